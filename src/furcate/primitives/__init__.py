@@ -1,0 +1,1 @@
+"""Frozen values and pure functions on them; everything else in the package stands on these."""

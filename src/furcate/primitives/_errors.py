@@ -1,0 +1,189 @@
+"""Every error that furcate raises, in one tree.
+
+FurcateError
+    ConfigError             the configuration is wrong; nothing was opened
+    RequestError            the request is wrong; nobody was called
+        UnknownNameError        no prompt, profile or backend of that name
+        MissingProfileError     neither the request nor its prompt names a profile
+        RenderError             a template or an input file failed
+        UnansweredToolCallError a continuation leaves the model's tool call without its result
+        UnsupportedError        the dialect or the profile cannot carry what was asked
+        SchemaError             a contract's schema is no JSON Schema
+    ProviderError           an execution ended without a completed answer
+    LocalModelError         the embedded model could not be fetched or started
+    NotCaptured             an exchange was asked of a result that did not capture
+    NotValid                a value was asked of an answer that did not pass its contract
+    MisuseError             an object was used against its life cycle
+    ActionError             a coordinator's callback returned something that is no action
+
+Cancellation is not here: it is the event loop's own and passes through untouched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from furcate.primitives._message import Message
+    from furcate.primitives._result import Attempt, Fault
+    from furcate.primitives._usage import Usage
+    from furcate.primitives._wire import Failure
+
+
+class FurcateError(Exception):
+    """The base of all errors of this package."""
+
+
+class ConfigError(FurcateError):
+    """Raised when a configuration is wrong, before anything was opened.
+
+    Attributes:
+        where: the file, or "Engine(...)" for a configuration given from Python.
+        table: dotted path of the TOML table, such as ``backends.local``; empty for the whole file.
+        key: the key inside the table; empty where the table itself is wrong.
+        problem: what is wrong.
+        remedy: what would be right.
+    """
+
+    def __init__(self, problem: str, *, where: str, table: str = "", key: str = "", remedy: str = "") -> None:
+        self.where = where
+        self.table = table
+        self.key = key
+        self.problem = problem
+        self.remedy = remedy
+        place = where + (f": [{table}]" if table else "") + (f" {key}" if key else "")
+        super().__init__(f"{place}: {problem}" + (f"; {remedy}" if remedy else ""))
+
+
+class RequestError(FurcateError):
+    """Raised when a request is wrong in itself; no lease was taken and nobody was called."""
+
+
+class UnknownNameError(RequestError):
+    """Raised when a request names a prompt, profile or backend that the engine does not have.
+
+    Attributes:
+        what: ``prompt``, ``profile`` or ``backend``.
+        name: the name that was asked for.
+        known: the names there are, sorted.
+    """
+
+    def __init__(self, what: str, name: str, known: tuple[str, ...]) -> None:
+        self.what = what
+        self.name = name
+        self.known = tuple(sorted(known))
+        listing = ", ".join(self.known) or "none"
+        super().__init__(f"no {what} named {name!r}; there are: {listing}")
+
+
+class MissingProfileError(RequestError):
+    """Raised when neither the request nor its prompt names a profile."""
+
+
+class RenderError(RequestError):
+    """Raised when a prompt's template or one of its input files fails.
+
+    Attributes:
+        prompt: the prompt's name, or ``(inline)``.
+        place: which template or input failed.
+        problem: what is wrong.
+    """
+
+    def __init__(self, problem: str, *, prompt: str, place: str) -> None:
+        self.prompt = prompt
+        self.place = place
+        self.problem = problem
+        super().__init__(f"prompt {prompt!r}, {place}: {problem}")
+
+
+class UnansweredToolCallError(RequestError):
+    """Raised when a request would leave tool calls of the history without results.
+
+    Attributes:
+        call_ids: the ids of the calls without an answer, in their order.
+    """
+
+    def __init__(self, call_ids: tuple[str, ...]) -> None:
+        self.call_ids = call_ids
+        super().__init__(
+            f"tool call{'s' if len(call_ids) > 1 else ''} {', '.join(call_ids)} of the conversation "
+            "left unanswered; add a ToolResult for each to the request's messages"
+        )
+
+
+class UnsupportedError(RequestError):
+    """Raised when the dialect or the profile cannot carry what a request asks for."""
+
+
+class SchemaError(RequestError):
+    """Raised when a contract's schema is no JSON Schema, or a class has none."""
+
+
+class ProviderError(FurcateError):
+    """Raised when an execution ended without a completed answer.
+
+    Attributes:
+        failure: kind, reason, whether repeating could help, and the server's wait hint.
+        run_id: the run that failed.
+        attempts: what was tried, in order.
+        usage: what the provider reported before it failed; unknown fields are None.
+        partial: what had arrived of the answer, or None.
+    """
+
+    def __init__(
+        self,
+        failure: Failure,
+        *,
+        run_id: str,
+        attempts: tuple[Attempt, ...] = (),
+        usage: Usage | None = None,
+        partial: Message | None = None,
+    ) -> None:
+        self.failure = failure
+        self.run_id = run_id
+        self.attempts = attempts
+        self.usage = usage
+        self.partial = partial
+        super().__init__(f"{failure.kind}: {failure.message}")
+
+
+class LocalModelError(FurcateError):
+    """Raised when the embedded model's weights or its server process are not to be had."""
+
+
+class NotCaptured(FurcateError):
+    """Raised when ``result.exchange`` is read although the request did not ask for capture."""
+
+
+class NotValid(FurcateError):
+    """Raised when ``result.value`` is read although the answer did not pass a contract.
+
+    Attributes:
+        faults: what the contract found; empty where nothing was checked.
+    """
+
+    def __init__(self, message: str, faults: tuple[Fault, ...] = ()) -> None:
+        self.faults = faults
+        super().__init__(message)
+
+
+class MisuseError(FurcateError):
+    """Raised when an object is used against its life cycle.
+
+    A prepared handle run twice, an engine outside its ``async with``, a nursery that was closed, one
+    coordinator driven by two tasks.
+    """
+
+
+class ActionError(FurcateError):
+    """Raised when a coordinator's callback returns something other than ``Continue`` or ``Stop``.
+
+    Attributes:
+        returned: what the callback returned.
+    """
+
+    def __init__(self, returned: object) -> None:
+        self.returned = returned
+        super().__init__(
+            f"the callback returned {type(returned).__name__}; return furcate.Continue(request) or furcate.Stop()"
+        )

@@ -1,0 +1,227 @@
+"""What observers are told: metadata about execution, never content.
+
+Durations are in seconds. A run is told of as RunStarted, any number of attempts, RunFinished: exactly one of the last
+for each of the first. Coordinators and nurseries frame the runs that they start.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from attrs import frozen
+
+from furcate.primitives._usage import UNKNOWN, Usage
+from furcate.primitives._wire import FailureKind, StopReason
+
+RunStatus: TypeAlias = Literal["succeeded", "failed", "cancelled"]
+Purpose: TypeAlias = Literal["generate", "repair", "resume"]
+ValidationStatus: TypeAlias = Literal["not_requested", "passed", "failed", "skipped"]
+
+
+@frozen(kw_only=True)
+class RunStarted:
+    """Tell that a run begins, before it queues for admission.
+
+    Attributes:
+        run_id: the run.
+        parent_run_id: the run whose exchange it continues.
+        prompt: the prompt's name; None for plain messages.
+        session_id: the rendered session id, if any.
+        scope_id: id of the coordinator that started it, if one did.
+    """
+
+    run_id: str
+    parent_run_id: str | None
+    prompt: str | None
+    profile: str
+    backend: str
+    model: str
+    dialect: str
+    session_id: str | None = None
+    scope_id: str | None = None
+
+
+@frozen(kw_only=True)
+class AttemptStarted:
+    """Tell that an attempt is sent.
+
+    Attributes:
+        number: 1 for the run's first attempt.
+        waited_s: how long it waited for admission; 0 where the lease was still held.
+    """
+
+    run_id: str
+    number: int
+    purpose: Purpose
+    request_id: str
+    waited_s: float
+
+
+@frozen(kw_only=True)
+class AttemptFinished:
+    """Tell how an attempt ended.
+
+    Attributes:
+        body_sha256: digest of the exact HTTP body, in hex.
+        first_event_s: from sending to the first content event; None where none came.
+    """
+
+    run_id: str
+    number: int
+    purpose: Purpose
+    request_id: str
+    status: RunStatus
+    duration_s: float
+    first_event_s: float | None
+    body_sha256: str
+    usage: Usage = UNKNOWN
+    stop_reason: StopReason | None = None
+    failure_kind: FailureKind | None = None
+    failure_reason: str | None = None
+
+
+@frozen(kw_only=True)
+class AttemptsPaused:
+    """Tell that a run waits before its next attempt; it holds no lease meanwhile."""
+
+    run_id: str
+    wait_s: float
+    failure_kind: FailureKind
+
+
+@frozen(kw_only=True)
+class RunFinished:
+    """Tell how a run ended; usage is the sum over its attempts.
+
+    Attributes:
+        attempts: number of attempts that were sent.
+        repairs: how many of them were repairs.
+    """
+
+    run_id: str
+    status: RunStatus
+    duration_s: float
+    usage: Usage
+    attempts: int
+    repairs: int
+    validation: ValidationStatus
+    stop_reason: StopReason | None = None
+    failure_kind: FailureKind | None = None
+    failure_reason: str | None = None
+
+
+@frozen(kw_only=True)
+class CoordinatorStarted:
+    """Tell that a coordinator begins.
+
+    Attributes:
+        scope_id: the coordinator; RunStarted of its runs carries it.
+        parent_scope_id: the nursery that it belongs to, if any.
+        parent_run_id: the run of the exchange it starts from.
+        additional_turns: its budget.
+    """
+
+    scope_id: str
+    parent_scope_id: str | None
+    parent_run_id: str
+    name: str | None
+    additional_turns: int
+
+
+@frozen(kw_only=True)
+class TurnDelivered:
+    """Tell that a coordinator's callback is about to be called.
+
+    Attributes:
+        remaining: turns left at that moment.
+    """
+
+    scope_id: str
+    remaining: int
+
+
+@frozen(kw_only=True)
+class CoordinatorFinished:
+    """Tell how a coordinator ended.
+
+    Attributes:
+        outcome: ``stopped`` or ``exhausted`` on a normal end, else None.
+        status: ``succeeded``, ``failed`` (an execution or the callback raised) or ``cancelled``.
+        error_type: class name of what was raised.
+    """
+
+    scope_id: str
+    status: RunStatus
+    outcome: Literal["stopped", "exhausted"] | None
+    error_type: str | None = None
+
+
+@frozen(kw_only=True)
+class NurseryStarted:
+    """Tell that a nursery of branches opens."""
+
+    scope_id: str
+    parent_run_id: str
+    name: str | None = None
+
+
+@frozen(kw_only=True)
+class NurseryFinished:
+    """Tell that a nursery has closed; all its branches have ended."""
+
+    scope_id: str
+    status: RunStatus
+    branches: int
+
+
+Observation: TypeAlias = (
+    RunStarted
+    | AttemptStarted
+    | AttemptFinished
+    | AttemptsPaused
+    | RunFinished
+    | CoordinatorStarted
+    | TurnDelivered
+    | CoordinatorFinished
+    | NurseryStarted
+    | NurseryFinished
+)
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Hear what happens. `on_event` is called in order, must be quick, and must not block.
+
+    What it raises is logged and changes nothing.
+    """
+
+    def on_event(self, event: Observation, /) -> None:
+        """Take one observation."""
+
+
+Listener: TypeAlias = Observer | Callable[[Observation], None]
+"""An observer, or a plain callable in its place."""
+
+
+def checked_listeners(listeners: Iterable[Listener]) -> tuple[Listener, ...]:
+    """Check observers when they are given.
+
+    Raises:
+        TypeError: one is neither an observer nor callable, or is a coroutine function, which nobody would await.
+    """
+    if isinstance(listeners, Observer) or callable(listeners):
+        raise TypeError("observers and groups are given as a list or tuple, even a single one")
+    found = tuple(listeners)
+    for listener in found:
+        heard = listener.on_event if isinstance(listener, Observer) else listener
+        if not callable(heard):
+            raise TypeError(f"{type(listener).__name__} has no on_event(event) and is not callable")
+        if inspect.iscoroutinefunction(heard) or inspect.iscoroutinefunction(
+            getattr(heard, "__call__", None)  # noqa: B004 - an object with an async __call__ is meant
+        ):
+            raise TypeError(
+                f"observer {getattr(heard, '__qualname__', heard)!s} is a coroutine function; observers are synchronous"
+            )
+    return found
