@@ -7,6 +7,7 @@ wrote them may interpret them.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
@@ -79,6 +80,10 @@ class Attribution:
     replay: ProviderPayload | None = None
 
 
+def _as_attributions(value: Iterable[Attribution]) -> tuple[Attribution, ...]:
+    return tuple(value)
+
+
 @frozen
 class Text:
     """Hold text of any role, with the citations that annotate it.
@@ -88,7 +93,7 @@ class Text:
     """
 
     text: str
-    attributions: tuple[Attribution, ...] = field(default=(), converter=tuple)
+    attributions: tuple[Attribution, ...] = field(default=(), converter=_as_attributions)
     attribution_complete: bool = True
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from attrs import field, frozen
 
-from furcate.primitives._checks import whole
+from furcate.primitives._checks import WIRE_NAME, whole
 from furcate.primitives._errors import SchemaError
 from furcate.primitives._json import FrozenMap, Json
 from furcate.primitives._schema import schema_of
@@ -16,6 +17,11 @@ from furcate.primitives._schema import schema_of
 
 def _as_schema(value: Mapping[str, Json]) -> FrozenMap:
     return FrozenMap(value)
+
+
+def _check_name(_instance: object, _attribute: object, value: str) -> None:
+    if not WIRE_NAME.fullmatch(value):
+        raise ValueError(f"name is {value!r}; give 1 to 64 letters, digits, _ and -")
 
 
 @frozen
@@ -31,14 +37,14 @@ class Contract:
 
     Raises:
         TypeError: repairs is no whole number.
-        ValueError: repairs is negative.
+        ValueError: repairs is negative, or the name has other characters.
     """
 
     schema: FrozenMap = field(converter=_as_schema)
     repairs: int = field(default=0, validator=whole(0))
     check: Callable[[object], object] | None = field(default=None, kw_only=True)
     structure: type | None = field(default=None, kw_only=True)
-    name: str = field(default="answer", kw_only=True)
+    name: str = field(default="answer", kw_only=True, validator=_check_name)
 
     @classmethod
     def of(cls, wanted: type, repairs: int = 0, *, check: Callable[[object], object] | None = None) -> Contract:
@@ -47,7 +53,13 @@ class Contract:
         Raises:
             SchemaError: the class has no JSON form.
         """
-        return cls(schema_of(wanted), repairs, check=check, structure=wanted, name=wanted.__name__[:64])
+        return cls(
+            schema_of(wanted),
+            repairs,
+            check=check,
+            structure=wanted,
+            name=re.sub(r"[^A-Za-z0-9_-]", "_", wanted.__name__)[:64],
+        )
 
     @classmethod
     def from_file(

@@ -13,6 +13,7 @@ FurcateError
     LocalModelError         the embedded model could not be fetched or started
     NotCaptured             an exchange was asked of a result that did not capture
     NotValid                a value was asked of an answer that did not pass its contract
+    BranchCancelled         the outcome of a cancelled branch was asked for
     MisuseError             an object was used against its life cycle
     ActionError             a coordinator's callback returned something that is no action
 
@@ -43,16 +44,31 @@ class ConfigError(FurcateError):
         key: the key inside the table; empty where the table itself is wrong.
         problem: what is wrong.
         remedy: what would be right.
+        others: what else is wrong with the same configuration, in its order.
     """
 
-    def __init__(self, problem: str, *, where: str, table: str = "", key: str = "", remedy: str = "") -> None:
+    def __init__(
+        self,
+        problem: str,
+        *,
+        where: str,
+        table: str = "",
+        key: str = "",
+        remedy: str = "",
+        others: tuple[ConfigError, ...] = (),
+    ) -> None:
         self.where = where
         self.table = table
         self.key = key
         self.problem = problem
         self.remedy = remedy
-        place = where + (f": [{table}]" if table else "") + (f" {key}" if key else "")
-        super().__init__(f"{place}: {problem}" + (f"; {remedy}" if remedy else ""))
+        self.others = others
+        place = where + (f": [{table}]" if table else "") + (f" {key}" if table and key else f": {key}" if key else "")
+        text = f"{place}: {problem}" + (f"; {remedy}" if remedy else "")
+        if others:
+            how = "see the error's others" if where.startswith("Engine(") else f"run `furcate check {where}`"
+            text += f" (and {len(others)} more: {how})"
+        super().__init__(text)
 
 
 class RequestError(FurcateError):
@@ -63,7 +79,7 @@ class UnknownNameError(RequestError):
     """Raised when a request names a prompt, profile or backend that the engine does not have.
 
     Attributes:
-        what: ``prompt``, ``profile`` or ``backend``.
+        what: ``prompt``, ``profile``, ``backend`` or ``dialect``.
         name: the name that was asked for.
         known: the names there are, sorted.
     """
@@ -173,6 +189,18 @@ class MisuseError(FurcateError):
     A prepared handle run twice, an engine outside its ``async with``, a nursery that was closed, one
     coordinator driven by two tasks.
     """
+
+
+class BranchCancelled(FurcateError):
+    """Raised when the outcome of a branch is asked for that was cancelled; its cause is what cancelled it.
+
+    Attributes:
+        name: the branch's name, if it had one.
+    """
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+        super().__init__(f"branch {name or '(unnamed)'} was cancelled")
 
 
 class ActionError(FurcateError):

@@ -95,14 +95,18 @@ class History:
     @property
     def digest(self) -> bytes:
         """SHA-256 chained message by message (32 bytes): equal content gives equal digests, however it was cut."""
-        for node in self.nodes():
-            if node._digest is None:
-                value = node._parent.digest if node._parent is not None else bytes(32)
-                for message in node._added:
-                    value = hashlib.sha256(value + canonical(exact(message))).digest()
-                node._digest = value
-        assert self._digest is not None
-        return self._digest
+        # Back to the newest node that knows its digest, and no further: a long past is not walked for each question.
+        pending: list[History] = []
+        node: History | None = self
+        while node is not None and node._digest is None:
+            pending.append(node)
+            node = node._parent
+        value = node._digest if node is not None and node._digest is not None else bytes(32)
+        for node in reversed(pending):
+            for message in node._added:
+                value = hashlib.sha256(value + canonical(exact(message))).digest()
+            node._digest = value
+        return value
 
     def memo(self, key: MemoKey[_Memo], compute: Callable[[History], _Memo]) -> _Memo:
         """Give what `compute` makes of this node, computed at most once for a key.

@@ -22,12 +22,17 @@ Plain: TypeAlias = None | bool | int | float | str | list["Plain"] | dict[str, "
 
 
 class FrozenMap(Mapping[str, Frozen]):
-    """Hold a JSON object that cannot change; equal to any mapping with equal content."""
+    """Hold a JSON object that cannot change; equal to any mapping with equal frozen content.
+
+    Raises:
+        TypeError: the content is not JSON-like; the message names its place below `path`.
+        ValueError: the content holds a number that is not finite.
+    """
 
     __slots__ = ("_data",)
 
-    def __init__(self, items: Mapping[str, Json] | None = None) -> None:
-        self._data: dict[str, Frozen] = _freeze_object(items or {}, "$")
+    def __init__(self, items: Mapping[str, Json] | None = None, path: str = "$") -> None:
+        self._data: dict[str, Frozen] = _freeze_object({} if items is None else items, path)
 
     def __getitem__(self, key: str) -> Frozen:
         return self._data[key]
@@ -67,13 +72,15 @@ def freeze(value: Json, path: str = "$") -> Frozen:
     if isinstance(value, FrozenMap):
         return value
     if isinstance(value, Mapping):
-        return FrozenMap(value)
+        return FrozenMap(value, path)
     if isinstance(value, (list, tuple)):
         return tuple(freeze(item, f"{path}[{n}]") for n, item in enumerate(value))
     raise TypeError(f"{path} is a {type(value).__name__}; only JSON-like data is taken here")
 
 
 def _freeze_object(items: Mapping[str, Json], path: str) -> dict[str, Frozen]:
+    if not isinstance(items, Mapping):
+        raise TypeError(f"{path} is a {type(items).__name__}; a JSON object is taken here, such as a dict")
     data: dict[str, Frozen] = {}
     for key, item in items.items():
         if not isinstance(key, str):

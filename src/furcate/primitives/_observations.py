@@ -215,6 +215,8 @@ def checked_listeners(listeners: Iterable[Listener]) -> tuple[Listener, ...]:
         raise TypeError("observers and groups are given as a list or tuple, even a single one")
     found = tuple(listeners)
     for listener in found:
+        if isinstance(listener, type):
+            raise TypeError(f"{listener.__name__} is a class; give an object of it, {listener.__name__}()")
         heard = listener.on_event if isinstance(listener, Observer) else listener
         if not callable(heard):
             raise TypeError(f"{type(listener).__name__} has no on_event(event) and is not callable")

@@ -12,7 +12,7 @@ from furcate.primitives._json import FrozenMap, Json
 from furcate.primitives._message import Message
 from furcate.primitives._observations import Listener, checked_listeners
 from furcate.primitives._resources import CredentialSource, Prompt
-from furcate.primitives._settings import Settings, Tool
+from furcate.primitives._settings import Settings, Tool, as_tools
 
 
 def _as_messages(value: str | Message | Iterable[Message]) -> tuple[Message, ...]:
@@ -36,6 +36,16 @@ def _as_variables(value: Mapping[str, Json]) -> FrozenMap:
         return FrozenMap(value)
     except (TypeError, ValueError) as error:
         raise type(error)(f"vars: {error}") from error
+
+
+def _check_profile(_instance: object, _attribute: object, value: str | None) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"profile is a {type(value).__name__}; give a profile's name")
+
+
+def _check_contract(_instance: object, _attribute: object, value: Contract | None) -> None:
+    if value is not None and not isinstance(value, Contract):
+        raise TypeError(f"contract is a {type(value).__name__}; give a furcate.Contract, as furcate.Contract(schema)")
 
 
 def _check_prompt(_instance: object, _attribute: object, value: str | Prompt | None) -> None:
@@ -70,13 +80,13 @@ class Request:
     prompt: str | Prompt | None = field(default=None, validator=_check_prompt)
     vars: FrozenMap = field(factory=FrozenMap, converter=_as_variables, kw_only=True, repr=False)
     messages: tuple[Message, ...] = field(default=(), converter=_as_messages, kw_only=True, repr=False)
-    profile: str | None = field(default=None, kw_only=True)
-    contract: Contract | None = field(default=None, kw_only=True)
+    profile: str | None = field(default=None, kw_only=True, validator=_check_profile)
+    contract: Contract | None = field(default=None, kw_only=True, validator=_check_contract)
     session_id: str | None = field(default=None, kw_only=True)
     credential: CredentialSource | None = field(default=None, kw_only=True, repr=False)
     inputs: tuple[tuple[str, Path], ...] = field(default=(), converter=_as_paths, kw_only=True)
     settings: Settings | None = field(default=None, kw_only=True)
-    tools: tuple[Tool, ...] = field(default=(), converter=tuple, kw_only=True)
+    tools: tuple[Tool, ...] = field(default=(), converter=as_tools, kw_only=True)
     tool_choice: str | None = field(default=None, kw_only=True)
     capture: bool = field(default=False, kw_only=True)
     observers: tuple[Listener, ...] = field(default=(), converter=checked_listeners, kw_only=True, repr=False)

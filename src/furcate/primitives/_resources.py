@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 
 from attrs import field, frozen
 
-from furcate.primitives._checks import seconds, whole
+from furcate.primitives._checks import optional_seconds, seconds, whole
 from furcate.primitives._contract import Contract
 from furcate.primitives._message import CacheHint, Role
-from furcate.primitives._settings import Settings, Tool
+from furcate.primitives._settings import Settings, Tool, as_tools
 from furcate.primitives._wire import ChatSwitches
 
 CredentialSource: TypeAlias = str | Callable[[], str | Awaitable[str]]
@@ -33,10 +33,10 @@ class TimeLimits:
         total_s: the whole attempt, after admission.
     """
 
-    connect_s: float | None = field(default=10.0, validator=seconds)
-    first_event_s: float | None = field(default=300.0, validator=seconds)
-    idle_s: float | None = field(default=120.0, validator=seconds)
-    total_s: float | None = field(default=None, validator=seconds)
+    connect_s: float | None = field(default=10.0, validator=optional_seconds)
+    first_event_s: float | None = field(default=300.0, validator=optional_seconds)
+    idle_s: float | None = field(default=120.0, validator=optional_seconds)
+    total_s: float | None = field(default=None, validator=optional_seconds)
 
 
 @frozen(kw_only=True)
@@ -67,7 +67,7 @@ class Backend:
         api_key_env: name of the environment variable that holds the key; a set variable wins over `api_key`.
         credential: a callable that gives the key, asked afresh for each attempt; wins over both.
         provider: identity of the realm in which opaque state may be replayed; defaults to the name.
-        capacity: most requests at once.
+        capacity: most requests at once; 8 by default, 1 for the embedded model.
         extra_headers: further header pairs, sent as they are.
         limits: time limits of an attempt.
         retry: how failed attempts are repeated.
@@ -82,7 +82,7 @@ class Backend:
     api_key_env: str | None = field(default=None, kw_only=True)
     credential: CredentialSource | None = field(default=None, kw_only=True, repr=False)
     provider: str = field(kw_only=True)
-    capacity: int = field(default=8, kw_only=True, validator=whole(1))
+    capacity: int = field(kw_only=True, validator=whole(1))
     extra_headers: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, converter=_as_pairs, repr=False)
     limits: TimeLimits = field(factory=TimeLimits, kw_only=True)
     retry: RetryPolicy = field(factory=RetryPolicy, kw_only=True)
@@ -91,6 +91,11 @@ class Backend:
     @provider.default
     def _provider(self) -> str:
         return self.name
+
+    @capacity.default
+    def _capacity(self) -> int:
+        # The embedded model has one slot: several would each read a shared beginning again.
+        return 1 if self.kind == "embedded" else 8
 
 
 @frozen
@@ -112,7 +117,7 @@ class Profile:
     backend: str
     model: str
     settings: Settings = field(factory=Settings, kw_only=True)
-    tools: tuple[Tool, ...] = field(default=(), converter=tuple, kw_only=True)
+    tools: tuple[Tool, ...] = field(default=(), converter=as_tools, kw_only=True)
     tool_choice: str | None = field(default=None, kw_only=True)
     repeat_safe: bool = field(default=False, kw_only=True)
     stream: bool = field(default=True, kw_only=True)
@@ -136,6 +141,10 @@ def _as_inputs(
     return tuple((name, None if path is None else Path(path)) for name, path in pairs)
 
 
+def _as_templates(value: Iterable[MessageTemplate]) -> tuple[MessageTemplate, ...]:
+    return tuple(value)
+
+
 @frozen
 class Prompt:
     """Describe named message templates with the defaults of what runs them.
@@ -153,10 +162,10 @@ class Prompt:
     """
 
     name: str
-    messages: tuple[MessageTemplate, ...] = field(converter=tuple)
+    messages: tuple[MessageTemplate, ...] = field(converter=_as_templates)
     profile: str | None = field(default=None, kw_only=True)
     contract: Contract | None = field(default=None, kw_only=True)
     session: str | None = field(default=None, kw_only=True)
     inputs: tuple[tuple[str, Path | None], ...] = field(default=(), converter=_as_inputs, kw_only=True)
-    tools: tuple[Tool, ...] = field(default=(), converter=tuple, kw_only=True)
+    tools: tuple[Tool, ...] = field(default=(), converter=as_tools, kw_only=True)
     tool_choice: str | None = field(default=None, kw_only=True)

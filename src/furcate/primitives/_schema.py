@@ -73,6 +73,8 @@ def _object(cls: type, definitions: dict[str, Plain], names: dict[type, str]) ->
     properties: dict[str, Plain] = {}
     required: list[Plain] = []
     for name, needed, metadata in _fields(cls):
+        if name not in hints:
+            raise SchemaError(f"{cls.__name__}.{name} has no type; annotate the field")
         described = _type(hints[name], f"{cls.__name__}.{name}", definitions, names)
         extra = thaw(freeze(metadata.get("schema", {})))
         if isinstance(extra, dict):
@@ -95,7 +97,7 @@ def _type(hint: object, where: str, definitions: dict[str, Plain], names: dict[t
     if origin is typing.Annotated:
         return _type(arguments[0], where, definitions, names)
     if origin is typing.Literal:
-        return {"enum": [thaw(freeze(a)) for a in arguments]}
+        return _enumeration(arguments, where)
     if origin in (typing.Union, types.UnionType):
         options: list[Plain] = [_type(a, where, definitions, names) for a in arguments]
         return {"anyOf": options}
@@ -113,9 +115,16 @@ def _type(hint: object, where: str, definitions: dict[str, Plain], names: dict[t
     raise SchemaError(f"{where} has the type {hint!r}, which has no JSON form")
 
 
+def _enumeration(values: Iterable[Json], where: str) -> dict[str, Plain]:
+    try:
+        return {"enum": [thaw(freeze(value)) for value in values]}
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{where} has a choice that has no JSON form: {error}") from error
+
+
 def _class(hint: type, where: str, definitions: dict[str, Plain], names: dict[type, str]) -> dict[str, Plain]:
     if issubclass(hint, enum.Enum):
-        return {"enum": [thaw(freeze(member.value)) for member in hint]}
+        return _enumeration((member.value for member in hint), where)
     if not (attrs.has(hint) or dataclasses.is_dataclass(hint)):
         raise SchemaError(f"{where} has the type {hint.__name__}, which has no JSON form")
     if hint not in names:

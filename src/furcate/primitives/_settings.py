@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 from attrs import field, frozen
+from attrs.validators import optional
 
 from furcate.primitives._checks import whole
 from furcate.primitives._json import FrozenMap, Json
@@ -36,7 +37,7 @@ class Settings:
         extra_body: further members of the request body, sent as they are.
     """
 
-    max_output_tokens: int | None = field(default=None, validator=whole(1))
+    max_output_tokens: int | None = field(default=None, validator=optional(whole(1)))
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
@@ -65,3 +66,18 @@ class Tool:
     name: str
     description: str = ""
     parameters: FrozenMap = field(factory=lambda: FrozenMap({"type": "object", "properties": {}}), converter=_as_map)
+
+
+def as_tools(value: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Copy tools into a tuple.
+
+    Raises:
+        TypeError: one of them is no `Tool`.
+    """
+    if isinstance(value, Tool):
+        raise TypeError("tools is a single furcate.Tool; give a list or tuple of them")
+    tools = tuple(value)
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            raise TypeError(f"tools holds a {type(tool).__name__}; give furcate.Tool values")
+    return tools

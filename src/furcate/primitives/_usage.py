@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from attrs import field, frozen
+from attrs.validators import optional
 
 from furcate.primitives._checks import whole
 
@@ -38,11 +39,11 @@ class Usage:
             broke off or did not report.
     """
 
-    input_tokens: int | None = field(default=None, validator=whole(0))
-    cache_read_tokens: int | None = field(default=None, validator=whole(0))
-    cache_write_tokens: int | None = field(default=None, validator=whole(0))
-    output_tokens: int | None = field(default=None, validator=whole(0))
-    reasoning_tokens: int | None = field(default=None, validator=whole(0))
+    input_tokens: int | None = field(default=None, validator=optional(whole(0)))
+    cache_read_tokens: int | None = field(default=None, validator=optional(whole(0)))
+    cache_write_tokens: int | None = field(default=None, validator=optional(whole(0)))
+    output_tokens: int | None = field(default=None, validator=optional(whole(0)))
+    reasoning_tokens: int | None = field(default=None, validator=optional(whole(0)))
     lower_bounds: frozenset[str] = field(default=frozenset(), converter=_names)
 
     @property

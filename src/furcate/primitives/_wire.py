@@ -61,11 +61,13 @@ class Address:
         base_url: the URL that a dialect's paths are appended to, without a trailing slash.
         api_key: the credential that goes with this address, if it has one of its own.
         keep_alive: whether connections to it may be used again.
+        direct: whether the environment's proxies are passed by, as for a server on this machine.
     """
 
     base_url: str
     api_key: str | None = field(default=None, repr=False)
     keep_alive: bool = True
+    direct: bool = False
 
 
 @frozen(kw_only=True)
