@@ -1,0 +1,56 @@
+"""A scripted provider, virtual time and a cancellation sweep: for tests of one's own prompts, callbacks, observers."""
+
+from __future__ import annotations
+
+from furcate.testing._answer import (
+    Answer,
+    How,
+    HowWithStatus,
+    answer,
+    error,
+    error_in_stream,
+    events,
+    html_error,
+    no_head,
+    raw,
+    steps,
+)
+from furcate.testing._clock import DeadlockError, VirtualEventLoop, virtual_backend
+from furcate.testing._completion import StubToolCall
+from furcate.testing._request import StubRequest
+from furcate.testing._steps import Disconnect, Head, Hold, Send, Silence, Step, Wait
+from furcate.testing._stub import Script, ScriptExhaustedError, StubProvider
+from furcate.testing._sweep import Cut, Sweep, SweepError, sweep
+
+__all__ = (
+    "Answer",
+    "Cut",
+    "DeadlockError",
+    "Disconnect",
+    "Head",
+    "Hold",
+    "How",
+    "HowWithStatus",
+    "Script",
+    "ScriptExhaustedError",
+    "Send",
+    "Silence",
+    "Step",
+    "StubProvider",
+    "StubRequest",
+    "StubToolCall",
+    "Sweep",
+    "SweepError",
+    "VirtualEventLoop",
+    "Wait",
+    "answer",
+    "error",
+    "error_in_stream",
+    "events",
+    "html_error",
+    "no_head",
+    "raw",
+    "steps",
+    "sweep",
+    "virtual_backend",
+)

@@ -1,0 +1,73 @@
+"""What a stub does on the wire, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+
+
+@attrs.frozen
+class Head:
+    """Send the status line and the headers.
+
+    Attributes:
+        status: the HTTP status.
+        headers: pairs of name and value; they decide the framing (``content-length`` or
+            ``transfer-encoding: chunked``).
+    """
+
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen
+class Send:
+    """Send bytes of the body; a stream's event is one of these.
+
+    Attributes:
+        data: body bytes, before transfer encoding.
+    """
+
+    data: bytes
+
+
+@attrs.frozen
+class Wait:
+    """Do nothing for a while, in real time.
+
+    Attributes:
+        duration_s: seconds.
+    """
+
+    duration_s: float
+
+
+@attrs.frozen
+class Hold:
+    """Do nothing until the test says so: the deterministic alternative to ``Wait``.
+
+    Attributes:
+        wait: an async callable without arguments, such as ``event.wait`` of an ``anyio.Event``.
+    """
+
+    wait: Callable[[], Awaitable[object]]
+
+
+@attrs.frozen
+class Silence:
+    """Say nothing more, keep the connection open, until the client leaves.
+
+    Attributes:
+        comment_every_s: send a keep-alive comment every so many seconds; None sends nothing at all.
+    """
+
+    comment_every_s: float | None = None
+
+
+@attrs.frozen
+class Disconnect:
+    """Close the connection at once, whatever was promised."""
+
+
+Step = Head | Send | Wait | Hold | Silence | Disconnect
