@@ -1,0 +1,239 @@
+"""The assistant message, made from stream events; one way for all dialects, streamed or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+from attrs import define, field
+
+from furcate.primitives._content import (
+    Attribution,
+    HostedActivity,
+    Media,
+    Part,
+    Reasoning,
+    ReasoningState,
+    Refusal,
+    Text,
+    ToolCall,
+)
+from furcate.primitives._message import Message
+from furcate.primitives._stream import (
+    AttemptRestarted,
+    Citation,
+    HostedTransition,
+    MediaArrived,
+    PartEnded,
+    ReasoningDelta,
+    ReasoningSealed,
+    RefusalDelta,
+    ResponseStarted,
+    Stopped,
+    StreamEvent,
+    StreamFailed,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
+)
+from furcate.primitives._usage import UNKNOWN, Usage
+from furcate.primitives._wire import Failure
+
+
+@define
+class _TextPart:
+    pieces: list[str] = field(factory=list)
+    citations: list[Attribution] = field(factory=list)
+    ended: bool = False
+
+    def build(self, *, cut: bool) -> Text | None:
+        text = "".join(self.pieces)
+        # Nothing can be cited in a text that never came; in an answer that is whole the sources are still worth having.
+        if not text and (cut or not self.citations):
+            return None
+        return Text(text, tuple(_fitting(self.citations, len(text))), not cut or self.ended)
+
+
+@define
+class _RefusalPart:
+    pieces: list[str] = field(factory=list)
+    ended: bool = False
+
+    def build(self, *, cut: bool) -> Refusal | None:
+        text = "".join(self.pieces)
+        return Refusal(text) if text else None
+
+
+@define
+class _ReasoningPart:
+    pieces: list[str] = field(factory=list)
+    state: ReasoningState | None = None
+    ended: bool = False
+
+    def build(self, *, cut: bool) -> Reasoning | None:
+        text = "".join(self.pieces)
+        # Providers refuse signed thought whose answer broke off, and take unsigned thought for what it is: text.
+        state = None if cut else self.state
+        return Reasoning(text, state) if text or state is not None else None
+
+
+@define
+class _CallPart:
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(factory=list)
+    custom: bool = False
+    ended: bool = False
+
+    def build(self, *, cut: bool) -> ToolCall | None:
+        if cut and not self.ended:
+            return None
+        return ToolCall(self.id, self.name, "".join(self.pieces), "custom" if self.custom else "function")
+
+
+@define
+class _WholePart:
+    part: HostedActivity | Media
+    ended: bool = True
+
+    def build(self, *, cut: bool) -> Part | None:
+        return self.part
+
+
+_Open = _TextPart | _RefusalPart | _ReasoningPart | _CallPart | _WholePart
+
+
+def _fitting(citations: Iterable[Attribution], length: int) -> Iterable[Attribution]:
+    for one in citations:
+        yield attrs.evolve(one, range=None) if one.range is not None and one.range[1] > length else one
+
+
+class Assembler:
+    """Collect the events of one answer and make its message.
+
+    Attributes:
+        usage: the last usage reported; all unknown where nothing was.
+        stop: how the answer ended, or None while it has not.
+        failure: why the provider broke off, or None.
+        response_id: the provider's id of the response, if it gave one.
+        model: the model that answers, if the provider said so.
+    """
+
+    usage: Usage
+    stop: Stopped | None
+    failure: Failure | None
+    response_id: str | None
+    model: str | None
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def add(self, event: StreamEvent) -> None:
+        """Take the next event."""
+        if isinstance(event, TextDelta):
+            self._text(event.index).pieces.append(event.text)
+        elif isinstance(event, ReasoningDelta):
+            self._thought(event.index).pieces.append(event.text)
+        elif isinstance(event, ToolCallDelta):
+            self._add_call(event)
+        elif isinstance(event, RefusalDelta):
+            self._refusal(event.index).pieces.append(event.text)
+        elif isinstance(event, ReasoningSealed):
+            self._thought(event.index).state = event.state
+        elif isinstance(event, Citation):
+            self._text(event.index).citations.append(event.attribution)
+        elif isinstance(event, HostedTransition):
+            self._order.append(_WholePart(event.activity))
+        elif isinstance(event, MediaArrived):
+            self._order.append(_WholePart(event.media))
+        elif isinstance(event, PartEnded):
+            self._end(event.index)
+        else:
+            self._add_fact(event)
+
+    def message(self) -> Message:
+        """Make the assistant message, its parts in the order in which they first appeared.
+
+        Parts that came to nothing are left out, so the message of an empty answer has no parts.
+        """
+        return Message("assistant", self._build(cut=False))
+
+    def partial(self) -> Message | None:
+        """Make a message of what has arrived, or None where nothing has.
+
+        Of an answer that was cut off, text is marked as lacking citations unless its part was finished; calls that
+        were not finished are dropped; reasoning keeps its text and loses its state.
+        """
+        parts = self._build(cut=self.stop is None)
+        return Message("assistant", parts) if parts else None
+
+    def _reset(self) -> None:
+        self.usage = UNKNOWN
+        self.stop = None
+        self.failure = None
+        self.response_id = None
+        self.model = None
+        self._order: list[_Open] = []
+        self._texts: dict[int, _TextPart] = {}
+        self._refusals: dict[int, _RefusalPart] = {}
+        self._thoughts: dict[int, _ReasoningPart] = {}
+        self._calls: dict[int, _CallPart] = {}
+
+    def _build(self, *, cut: bool) -> tuple[Part, ...]:
+        built = (part.build(cut=cut) for part in self._order)
+        return tuple(part for part in built if part is not None)
+
+    def _add_fact(self, event: StreamEvent) -> None:
+        if isinstance(event, UsageReported):
+            self.usage = event.usage
+        elif isinstance(event, Stopped):
+            self.stop = event
+        elif isinstance(event, StreamFailed):
+            self.failure = event.failure
+        elif isinstance(event, ResponseStarted):
+            self.response_id = event.response_id if event.response_id is not None else self.response_id
+            self.model = event.model if event.model is not None else self.model
+        elif isinstance(event, AttemptRestarted):
+            self._reset()  # nothing of the attempt before may show through
+
+    def _add_call(self, event: ToolCallDelta) -> None:
+        part = self._calls.get(event.index)
+        if part is None:
+            part = self._calls[event.index] = _CallPart()
+            self._order.append(part)
+        part.id = part.id or event.id
+        part.name = part.name or event.name
+        part.custom = part.custom or event.custom
+        if event.arguments:
+            part.pieces.append(event.arguments)
+
+    def _text(self, index: int) -> _TextPart:
+        part = self._texts.get(index)
+        if part is None:
+            part = self._texts[index] = _TextPart()
+            self._order.append(part)
+        return part
+
+    def _refusal(self, index: int) -> _RefusalPart:
+        part = self._refusals.get(index)
+        if part is None:
+            part = self._refusals[index] = _RefusalPart()
+            self._order.append(part)
+        return part
+
+    def _thought(self, index: int) -> _ReasoningPart:
+        part = self._thoughts.get(index)
+        if part is None:
+            part = self._thoughts[index] = _ReasoningPart()
+            self._order.append(part)
+        return part
+
+    def _end(self, index: int) -> None:
+        for part in (
+            self._texts.get(index),
+            self._refusals.get(index),
+            self._thoughts.get(index),
+            self._calls.get(index),
+        ):
+            if part is not None:
+                part.ended = True
