@@ -1,0 +1,282 @@
+"""One attempt: send an encoded call, receive, decode, assemble, within the time limits of its phases."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from math import inf
+
+import anyio
+import attrs
+
+from furcate.dialects import Assembler, Dialect
+from furcate.primitives._content import Origin
+from furcate.primitives._errors import RequestError
+from furcate.primitives._message import Message
+from furcate.primitives._observations import AttemptFinished, AttemptStarted, Purpose, RunStatus
+from furcate.primitives._resources import Backend, CredentialSource, TimeLimits
+from furcate.primitives._result import Attempt
+from furcate.primitives._stream import (
+    Noticed,
+    ResponseStarted,
+    Stopped,
+    StreamEvent,
+    StreamFailed,
+    UsageReported,
+)
+from furcate.primitives._usage import UNKNOWN, Usage
+from furcate.primitives._wire import Address, AttemptFailed, Failure, WireRequest
+from furcate.transport import HttpCall, HttpTransport
+
+_MOST_BODY_BYTES = 64 * 1024 * 1024
+_MOST_ERROR_BYTES = 256 * 1024
+
+NO_CONTENT = (ResponseStarted, UsageReported, Noticed, Stopped, StreamFailed)
+"""The stream events that show nothing of an answer."""
+
+
+class AttemptRun:
+    """Make one attempt and keep what is known of it, however it ends.
+
+    Attributes:
+        assembler: the answer so far.
+        failure: why it gave no completed answer, once that is known.
+        content_shown: whether content was handed on.
+    """
+
+    def __init__(
+        self,
+        wire: WireRequest,
+        *,
+        run_id: str,
+        number: int,
+        purpose: Purpose,
+        waited_s: float,
+        backend: Backend,
+        model: str,
+        dialect: Dialect,
+    ) -> None:
+        self._wire = wire
+        self._run_id = run_id
+        self._number = number
+        self._purpose = purpose
+        self._waited_s = waited_s
+        self._backend = backend
+        self._dialect = dialect
+        self._origin = Origin(backend.provider, dialect.name, model)
+        self._limits: TimeLimits = backend.limits
+        self._decoder = dialect.decoder(self._origin)
+        self._ended = False
+        self._key: str | None = None
+        self._started_s = anyio.current_time()
+        self._first_event_s: float | None = None
+        self._progress_s = self._started_s
+        self._status: RunStatus = "cancelled"
+        self.assembler = Assembler()
+        self.failure: Failure | None = None
+        self.content_shown = False
+
+    @property
+    def request_id(self) -> str:
+        """The attempt's own identity: a repeated attempt is another request."""
+        return f"{self._run_id}-{self._number}"
+
+    def started(self) -> AttemptStarted:
+        """Make the observation that the attempt begins."""
+        return AttemptStarted(
+            run_id=self._run_id,
+            number=self._number,
+            purpose=self._purpose,
+            request_id=self.request_id,
+            waited_s=self._waited_s,
+        )
+
+    async def events(
+        self,
+        transport: HttpTransport,
+        address: Callable[[], Awaitable[Address]],
+        credential: CredentialSource | None,
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """Send the call and give what arrives, until the answer is complete.
+
+        No cancel scope is open while an event is handed on, so the consumer may do so from any task, and its own time
+        counts against no limit but `total_s`.
+
+        Raises:
+            AttemptFailed: the attempt gave no completed answer; `failure` holds the same.
+        """
+        try:
+            target = await address()
+            headers = (*await self._auth(credential, target), *self._backend.extra_headers)
+            async with transport.call(self._wire, target, headers, self._limits.connect_s) as call:
+                self._progress_s = anyio.current_time()
+                with self._limit() as scope:
+                    head = await call.begin()
+                self._check(scope)
+                if head.status != 200:
+                    raise AttemptFailed(self._dialect.decode_error(head, await self._body(call, _MOST_ERROR_BYTES)))
+                while (batch := await self._next_events(call)) is not None:
+                    for event in batch:
+                        self._take(event)
+                        yield event
+                    if batch:
+                        self._progress_s = anyio.current_time()
+            if self.assembler.stop is None:
+                raise AttemptFailed(_CUT_OFF)
+            self._status = "succeeded"
+        except AttemptFailed as error:
+            self._status = "failed"
+            self.failure = self._without_key(error.failure)
+            raise AttemptFailed(self.failure) from error
+        except Exception:
+            self._status = "failed"
+            raise
+
+    async def _next_events(self, call: HttpCall) -> list[StreamEvent] | None:
+        """Give the events of the next bytes, or of the whole body at once; None after the last."""
+        if self._ended:
+            return None
+        if not self._wire.stream:
+            self._ended = True
+            return self._dialect.decode_whole(await self._body(call, _MOST_BODY_BYTES), self._origin)
+        data = await self._receive(call)
+        events = self._decoder.feed(data) if data else self._decoder.finish()
+        self._ended = not data or self._decoder.done
+        return events
+
+    def _take(self, event: StreamEvent) -> None:
+        self.assembler.add(event)
+        if isinstance(event, StreamFailed):
+            raise AttemptFailed(event.failure)
+        if isinstance(event, NO_CONTENT):
+            return
+        self.content_shown = True
+        if self._first_event_s is None:
+            self._first_event_s = anyio.current_time() - self._started_s
+
+    async def _body(self, call: HttpCall, most_bytes: int) -> bytes:
+        chunks, size = [], 0
+        while chunk := await self._receive(call):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > most_bytes:
+                raise AttemptFailed(
+                    Failure(kind="provider", reason="too_large", message=f"the answer exceeds {most_bytes} bytes")
+                )
+            if not self._wire.stream:
+                self._progress_s = anyio.current_time()
+        return b"".join(chunks)
+
+    async def _receive(self, call: HttpCall) -> bytes:
+        with self._limit() as scope:
+            data = await call.receive()
+        self._check(scope)
+        return data
+
+    def _limit(self) -> anyio.CancelScope:
+        """Open the scope that ends this wait: no content for too long, or the attempt as a whole too long."""
+        quiet_s = self._limits.first_event_s if self._first_event_s is None else self._limits.idle_s
+        deadline = inf if quiet_s is None else self._progress_s + quiet_s
+        if self._limits.total_s is not None:
+            deadline = min(deadline, self._started_s + self._limits.total_s)
+        return anyio.CancelScope(deadline=deadline)
+
+    def _check(self, scope: anyio.CancelScope) -> None:
+        if not scope.cancelled_caught:
+            return
+        spent_s = anyio.current_time() - self._started_s
+        if self._limits.total_s is not None and spent_s >= self._limits.total_s:
+            reason, text = "total_timeout", f"no complete answer within total_s = {self._limits.total_s:g} s"
+        elif self._first_event_s is None:
+            reason, text = "first_event_timeout", f"no content within first_event_s = {self._limits.first_event_s:g} s"
+        else:
+            reason, text = "idle_timeout", f"the answer fell silent for idle_s = {self._limits.idle_s:g} s"
+        raise AttemptFailed(Failure(kind="timeout", reason=reason, message=text))
+
+    async def _auth(self, credential: CredentialSource | None, target: Address) -> tuple[tuple[str, str], ...]:
+        key = credential
+        if callable(key):
+            made = key()
+            key = await made if inspect.isawaitable(made) else made
+        key = target.api_key if key is None else key
+        if key is None:
+            return ()
+        if not isinstance(key, str):
+            raise RequestError(
+                f"the credential of backend {self._backend.name!r} gave a {type(key).__name__}; give a str"
+            )
+        if not key.isascii() or not key.isprintable() or key != key.strip():
+            raise RequestError(
+                f"the credential of backend {self._backend.name!r} has spaces around it or characters that no HTTP "
+                "header carries; give the bare key"
+            )
+        self._key = key
+        return self._dialect.auth_headers(key)
+
+    def _without_key(self, failure: Failure) -> Failure:
+        # Some servers repeat the key that they refuse.
+        if self._key and self._key in failure.message:
+            return attrs.evolve(failure, message=failure.message.replace(self._key, "[key]"))
+        return failure
+
+    @property
+    def usage(self) -> Usage:
+        """What the provider reported; a lower bound where the answer broke off."""
+        reported = self.assembler.usage
+        if reported is None:
+            return UNKNOWN
+        return reported if self._status == "succeeded" else reported.as_lower_bound()
+
+    @property
+    def partial(self) -> Message | None:
+        """What had arrived of an answer that is not complete."""
+        return self.assembler.partial()
+
+    def record(self) -> Attempt:
+        """Make the record of the attempt, as it stands."""
+        stop = self.assembler.stop
+        return Attempt(
+            number=self._number,
+            purpose=self._purpose,
+            request_id=self.request_id,
+            status=self._status,
+            waited_s=self._waited_s,
+            duration_s=anyio.current_time() - self._started_s,
+            first_event_s=self._first_event_s,
+            body_sha256=self._body_sha256(),
+            usage=self.usage,
+            stop_reason=stop.reason if stop is not None else None,
+            response_id=self.assembler.response_id,
+            model=self.assembler.model,
+            failure=self.failure,
+        )
+
+    def _body_sha256(self) -> str:
+        digest = hashlib.sha256()
+        for chunk in self._wire.body:
+            digest.update(chunk)
+        return digest.hexdigest()
+
+
+def finished(run_id: str, record: Attempt) -> AttemptFinished:
+    """Make the observation that an attempt has ended."""
+    return AttemptFinished(
+        run_id=run_id,
+        number=record.number,
+        purpose=record.purpose,
+        request_id=record.request_id,
+        status=record.status,
+        duration_s=record.duration_s,
+        first_event_s=record.first_event_s,
+        body_sha256=record.body_sha256,
+        usage=record.usage,
+        stop_reason=record.stop_reason,
+        failure_kind=record.failure.kind if record.failure is not None else None,
+        failure_reason=record.failure.reason if record.failure is not None else None,
+    )
+
+
+_CUT_OFF = Failure(
+    kind="provider", reason="cut_off", message="the answer ended without saying that it is complete", status=200
+)

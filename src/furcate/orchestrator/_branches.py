@@ -1,0 +1,279 @@
+"""Many branches from one exchange, in a block that none of them outlives."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Literal, TypeAlias
+from uuid import uuid4
+
+import anyio
+import anyio.abc
+
+from furcate.orchestrator._coordinator import Coordinator, NextAction, Outcome
+from furcate.orchestrator._engine import Engine
+from furcate.primitives._checks import check_whole
+from furcate.primitives._errors import BranchCancelled, MisuseError
+from furcate.primitives._exchange import Exchange
+from furcate.primitives._observations import (
+    Listener,
+    NurseryFinished,
+    NurseryStarted,
+    RunStatus,
+    checked_listeners,
+)
+from furcate.primitives._result import Result
+
+_log = logging.getLogger("furcate")
+
+FailurePolicy: TypeAlias = Literal["isolate", "cancel"]
+BranchStatus: TypeAlias = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
+
+
+class Branch:
+    """Follow one branch of a nursery; most of it is read after the block.
+
+    Attributes:
+        name: the name it was started with, or None.
+        outcome: how it ended normally, or None.
+        error: what ended it otherwise: the very object that was raised, the event loop's own on cancellation.
+        status: ``waiting``, ``running``, ``succeeded``, ``failed`` or ``cancelled``.
+    """
+
+    def __init__(self, coordinator: Coordinator, name: str | None) -> None:
+        self._coordinator = coordinator
+        self.name = name
+        self.status: BranchStatus = "waiting"
+        self.outcome: Outcome | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def undelivered(self) -> Result | None:
+        """The completed result that cancellation kept from the callback."""
+        return self._coordinator.undelivered
+
+    def unwrap(self) -> Outcome:
+        """Give the outcome, or raise what ended the branch.
+
+        Raises:
+            Exception: what the callback or an execution raised, the same object.
+            BranchCancelled: the branch was cancelled, before or after it had started.
+            MisuseError: it has not ended yet.
+        """
+        if self.outcome is not None:
+            return self.outcome
+        if self.status == "cancelled":
+            raise BranchCancelled(self.name) from self.error
+        if self.error is not None:
+            raise self.error
+        raise MisuseError("this branch has not ended yet; read it after its block")
+
+    def __repr__(self) -> str:
+        return f"<Branch {self.name or 'unnamed'}: {self.status}>"
+
+
+class Branches:
+    """Hold branches that run side by side; iterating gives their handles in the order in which they were started."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        exchange: Exchange,
+        *,
+        on_failure: FailurePolicy,
+        max_active: int | None,
+        groups: tuple[Listener, ...],
+        observers: tuple[Listener, ...],
+        name: str | None,
+    ) -> None:
+        self._engine = engine
+        self._exchange = exchange
+        self._on_failure = on_failure
+        self._max_active = max_active
+        self._groups = groups
+        self._observers = observers
+        self._name = name
+        self._listeners = engine._listeners.with_ranks(groups, observers)
+        self._scope_id = uuid4().hex
+        self._handles: list[Branch] = []
+        self._names: set[str] = set()
+        self._waiting: deque[Branch] = deque()
+        self._active = 0
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._state: Literal["new", "open", "closed"] = "new"
+
+    async def __aenter__(self) -> Branches:
+        if self._state != "new":
+            raise MisuseError("a nursery of branches is entered once; open another")
+        tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        self._tasks = tasks
+        self._state = "open"
+        self._listeners.tell(
+            NurseryStarted(scope_id=self._scope_id, parent_run_id=self._exchange.run_id, name=self._name)
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._tasks is not None
+        status: RunStatus = "cancelled"
+        try:
+            swallowed = await self._tasks.__aexit__(kind, error, trace)
+            status = "succeeded" if error is None or swallowed else "failed"
+            return swallowed
+        except Exception as raised:
+            status = "failed"
+            if self._on_failure == "isolate" and isinstance(error, Exception) and _only(raised, error):
+                # No branch raises under this policy, so the block's own error need not come wrapped.
+                return False
+            raise
+        finally:
+            self._state = "closed"
+            for branch in self._waiting:
+                branch.status = "cancelled"
+            self._waiting.clear()
+            self._listeners.tell(NurseryFinished(scope_id=self._scope_id, status=status, branches=len(self._handles)))
+
+    def start_soon(
+        self,
+        next_action: NextAction,
+        *,
+        additional_turns: int,
+        name: str | None = None,
+        exchange: Exchange | None = None,
+        groups: Iterable[Listener] = (),
+        observers: Iterable[Listener] = (),
+    ) -> Branch:
+        """Start a branch; it begins at the next checkpoint, or when `max_active` lets it.
+
+        Arguments:
+            next_action: the branch's callback, as for `Coordinator`.
+            additional_turns: its budget.
+            name: unique among the nursery's branches, where given.
+            exchange: where it starts; the nursery's exchange by default.
+            groups: further groups for this branch.
+            observers: further observers for this branch.
+
+        Returns:
+            Its handle, to be read after the block.
+
+        Raises:
+            MisuseError: the nursery is not open.
+            ValueError: the name is taken, or the budget is negative.
+            TypeError: an argument has the wrong type.
+        """
+        if self._state != "open" or self._tasks is None:
+            raise MisuseError("branches are started inside 'async with furcate.open_branches(...)', not after it")
+        if name is not None and name in self._names:
+            raise ValueError(f"there is a branch named {name!r} already; names are unique within a nursery")
+        coordinator = Coordinator(
+            self._engine,
+            exchange or self._exchange,
+            next_action,
+            additional_turns=additional_turns,
+            name=name,
+            groups=(*self._groups, *checked_listeners(groups)),
+            observers=(*self._observers, *checked_listeners(observers)),
+        )
+        coordinator._join(self._scope_id)
+        branch = Branch(coordinator, name)
+        if name is not None:
+            self._names.add(name)
+        self._handles.append(branch)
+        self._waiting.append(branch)
+        self._start_waiting()
+        return branch
+
+    def _start_waiting(self) -> None:
+        while self._waiting and (self._max_active is None or self._active < self._max_active):
+            assert self._tasks is not None
+            self._active += 1
+            self._tasks.start_soon(self._drive, self._waiting.popleft())
+
+    async def _drive(self, branch: Branch) -> None:
+        """Run a branch to its end, then let one that waits begin."""
+        branch.status = "running"
+        try:
+            branch.outcome = await branch._coordinator.run()
+            branch.status = "succeeded"
+        except Exception as error:
+            branch.status, branch.error = "failed", error
+            _log.error("branch %s failed", branch.name or "(unnamed)", exc_info=error)
+            if self._on_failure == "cancel":
+                raise
+        except BaseException as error:
+            branch.status, branch.error = "cancelled", error
+            raise
+        finally:
+            self._active -= 1
+        self._start_waiting()
+
+    def __iter__(self) -> Iterator[Branch]:
+        return iter(tuple(self._handles))
+
+    def __len__(self) -> int:
+        return len(self._handles)
+
+    def cancel(self) -> None:
+        """Cancel all branches; the block then ends without an error of its own.
+
+        Raises:
+            MisuseError: the nursery is not open.
+        """
+        if self._tasks is None or self._state != "open":
+            raise MisuseError("the nursery is not open")
+        self._tasks.cancel_scope.cancel()
+
+
+def open_branches(
+    engine: Engine,
+    exchange: Exchange,
+    *,
+    on_failure: FailurePolicy = "isolate",
+    max_active: int | None = None,
+    groups: Iterable[Listener] = (),
+    observers: Iterable[Listener] = (),
+    name: str | None = None,
+) -> Branches:
+    """Open a nursery: ``async with furcate.open_branches(engine, exchange) as branches: branches.start_soon(...)``.
+
+    The block waits for all its branches. Nurseries may be opened inside a branch's callback.
+
+    Arguments:
+        engine: executes the branches' turns.
+        exchange: where they start.
+        on_failure: with ``isolate``, a branch that fails ends alone, its error is logged and on its handle, and the
+            block raises nothing of it; with ``cancel``, the first failure cancels the others and leaves the block as an
+            exception group.
+        max_active: how many branches run at once; None sets no limit beyond the backends' capacity.
+        groups: count every execution that the branches start.
+        observers: told of them, of the branches, and of the nursery.
+        name: for people who watch.
+
+    Raises:
+        ValueError: `on_failure` is another word, or `max_active` is less than 1.
+        TypeError: an argument has the wrong type.
+    """
+    if on_failure not in ("isolate", "cancel"):
+        raise ValueError(f"on_failure is {on_failure!r}; give 'isolate' or 'cancel'")
+    if max_active is not None:
+        check_whole("max_active", max_active, 1)
+    return Branches(
+        engine,
+        exchange,
+        on_failure=on_failure,
+        max_active=max_active,
+        groups=checked_listeners(groups),
+        observers=checked_listeners(observers),
+        name=name,
+    )
+
+
+def _only(raised: BaseException, error: BaseException) -> bool:
+    if isinstance(raised, BaseExceptionGroup):
+        return len(raised.exceptions) == 1 and _only(raised.exceptions[0], error)
+    return raised is error

@@ -1,0 +1,234 @@
+"""A configuration, from a file or from Python, checked as a whole before anything is opened."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from attrs import field, frozen
+
+from furcate.dialects import DIALECTS
+from furcate.orchestrator._config_check import (
+    Place,
+    check_backend,
+    check_profile,
+    check_prompt,
+    check_tool,
+    table_name,
+)
+from furcate.orchestrator._config_read import Report, Table, Wrong, described, guess
+from furcate.orchestrator._config_tables import (
+    Surroundings,
+    read_backend,
+    read_profile,
+    read_prompt,
+    read_text,
+    read_tool,
+)
+from furcate.primitives._errors import ConfigError
+from furcate.primitives._resources import Backend, Profile, Prompt
+from furcate.primitives._settings import Tool
+
+_TABLES = ("backends", "profiles", "prompts", "tools")
+_Thing = TypeVar("_Thing", Backend, Profile, Prompt, Tool)
+
+
+def _read_only(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(value))
+
+
+@frozen(kw_only=True)
+class Resources:
+    """Hold what an engine is made of, checked.
+
+    Attributes:
+        backends: the backends by name.
+        profiles: the profiles by name; each names a backend that is there.
+        prompts: the prompts by name; each names no profile, or one that is there.
+        where: the file, or ``Engine(...)``.
+        warnings: what is allowed but better done otherwise, one sentence each; never a credential.
+    """
+
+    backends: Mapping[str, Backend] = field(converter=_read_only)
+    profiles: Mapping[str, Profile] = field(converter=_read_only)
+    prompts: Mapping[str, Prompt] = field(converter=_read_only)
+    where: str
+    warnings: tuple[str, ...] = ()
+
+
+def load_config(path: str | Path, *, beside: Collection[str] = (), dialects: Collection[str] = DIALECTS) -> Resources:
+    """Read and check a configuration file with the template and schema files that it names.
+
+    Relative paths in it are relative to it. Input files are not looked at: they are read when a prompt is rendered.
+
+    Args:
+        path: a TOML file in UTF-8.
+        beside: top-level keys that belong to the application and are passed over.
+        dialects: names of the dialects there are.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with what else is wrong in its `others`.
+    """
+    resources, report = _load(Path(path), beside, dialects)
+    report.raise_first()
+    return resources
+
+
+def find_faults(path: str | Path, *, dialects: Collection[str] = DIALECTS) -> tuple[ConfigError, ...]:
+    """Find all that is wrong with a configuration file, in the order of its tables.
+
+    Args:
+        path: the file.
+        dialects: names of the dialects there are.
+    """
+    return tuple(_load(Path(path), (), dialects)[1].faults)
+
+
+def check_resources(
+    backends: Iterable[Backend],
+    profiles: Iterable[Profile],
+    prompts: Iterable[Prompt],
+    *,
+    where: str,
+    dialects: Collection[str] = DIALECTS,
+) -> Resources:
+    """Check resources that were made in Python.
+
+    Args:
+        backends: in any order, like the others; the names of each kind must differ.
+        profiles: may name these backends only.
+        prompts: may name these profiles only.
+        where: how to call the place in errors.
+        dialects: names of the dialects there are.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with what else is wrong in its `others`.
+    """
+    report = Report(where)
+    made = (
+        _by_name(report, "backends", backends, Backend),
+        _by_name(report, "profiles", profiles, Profile),
+        _by_name(report, "prompts", prompts, Prompt),
+    )
+    resources = _checked(report, *made, dialects)
+    report.raise_first()
+    return resources
+
+
+def _by_name(report: Report, kind: str, things: Iterable[_Thing], wanted: type[_Thing]) -> dict[str, _Thing | None]:
+    named: dict[str, _Thing | None] = {}
+    for thing in things:
+        if not isinstance(thing, wanted):
+            report.add("", kind, f"found a {type(thing).__name__}", f"give {wanted.__name__} values")
+        elif thing.name in named:
+            report.add(table_name(kind, thing.name), "", "there are two of this name", "name them differently")
+        else:
+            named[thing.name] = thing
+    return named
+
+
+def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tuple[Resources, Report]:
+    report = Report(str(path))
+    tables = _tables(report, _parsed(report, path), beside)
+    tools = _read(report, "tools", tables, read_tool)
+    for name, tool in tools.items():
+        if tool is not None:
+            check_tool(Place(report, table_name("tools", name)), tool)
+    around = Surroundings(path.parent, tools)
+    backends = _read(report, "backends", tables, read_backend)
+    profiles = _read(report, "profiles", tables, lambda t, name: read_profile(t, name, around, backends))
+    prompts = _read(report, "prompts", tables, lambda t, name: read_prompt(t, name, around))
+    return _checked(report, backends, profiles, prompts, dialects, _warnings(report.where, backends)), report
+
+
+def _parsed(report: Report, path: Path) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        report.add("", "", f"no TOML: {error}", "mend the file there")
+    except RecursionError:
+        report.add("", "", "no TOML that can be read: it nests too deeply", "mend the file")
+    except Wrong as wrong:
+        # The file itself is the place of the fault, so its name need not be said twice.
+        report.add("", "", wrong.problem.removeprefix(f"{path} "), wrong.remedy)
+    return None
+
+
+def _tables(report: Report, content: dict[str, Any] | None, beside: Collection[str]) -> dict[str, dict[str, Any]]:
+    tables: dict[str, dict[str, Any]] = {kind: {} for kind in _TABLES}
+    if content is None:
+        return tables
+    for kind, named in content.items():
+        if kind in beside:
+            continue
+        if kind not in tables:
+            report.add("", kind, "unknown table", guess(kind, _TABLES, "known tables"))
+        elif not isinstance(named, dict):
+            report.add("", kind, f"found {described(named)}", f"give tables such as [{kind}.NAME]")
+        else:
+            tables[kind] = named
+    if "backends" not in content:
+        report.add("", "", "there is no backend", "add a table such as [backends.NAME]")
+    return tables
+
+
+def _read(
+    report: Report,
+    kind: str,
+    tables: Mapping[str, Mapping[str, Any]],
+    reader: Callable[[Table, str], _Thing | None],
+) -> dict[str, _Thing | None]:
+    made: dict[str, _Thing | None] = {}
+    for name, content in tables[kind].items():
+        made[name] = None
+        if isinstance(content, dict):
+            made[name] = reader(Table(report, table_name(kind, name), content), name)
+        else:
+            report.add(kind, name, f"found {described(content)}", f"give a table such as [{kind}.{name}]")
+    return made
+
+
+def _checked(
+    report: Report,
+    backends: Mapping[str, Backend | None],
+    profiles: Mapping[str, Profile | None],
+    prompts: Mapping[str, Prompt | None],
+    dialects: Collection[str],
+    warnings: tuple[str, ...] = (),
+) -> Resources:
+    """Check everything against everything; what is None was wrong before and is not complained of again."""
+
+    def place(kind: str, name: str) -> Place:
+        return Place(report, table_name(kind, name))
+
+    if not backends and not report.faults:
+        report.add("", "backends", "there is no backend", "give at least one")
+    sound = {name: check_backend(place("backends", name), b, dialects) for name, b in backends.items() if b}
+    for name, profile in profiles.items():
+        if profile is not None:
+            check_profile(place("profiles", name), profile, {**backends, **sound})
+    for name, prompt in prompts.items():
+        if prompt is not None:
+            check_prompt(place("prompts", name), prompt, profiles, {**backends, **sound})
+    return Resources(
+        backends=sound,
+        profiles={name: profile for name, profile in profiles.items() if profile},
+        prompts={name: prompt for name, prompt in prompts.items() if prompt},
+        where=report.where,
+        warnings=warnings,
+    )
+
+
+def _warnings(where: str, backends: Mapping[str, Backend | None]) -> tuple[str, ...]:
+    said = []
+    for name, backend in backends.items():
+        if backend is not None and backend.api_key is not None:
+            variable = backend.api_key_env or "".join(c if c.isalnum() else "_" for c in name).upper() + "_API_KEY"
+            said.append(
+                f"{where}: [{table_name('backends', name)}] api_key: the key stands in the file, where others may "
+                f'read it; put it into the environment variable {variable} and write api_key_env = "{variable}"'
+            )
+    return tuple(said)

@@ -1,0 +1,206 @@
+"""The engine: what applications run requests with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import anyio
+
+from furcate.admission import AdmissionStatistics, Gate
+from furcate.dialects import dialect_named
+from furcate.orchestrator._config import Resources, check_resources, load_config
+from furcate.orchestrator._embedded import Server, embedded_server
+from furcate.orchestrator._execute import Means, Run
+from furcate.orchestrator._plan import Plan, make_plan, named
+from furcate.orchestrator._prepared import Prepared
+from furcate.orchestrator._streaming import Stream
+from furcate.orchestrator._telling import Listeners
+from furcate.primitives._errors import MisuseError
+from furcate.primitives._exchange import Exchange
+from furcate.primitives._observations import Listener, checked_listeners
+from furcate.primitives._request import Request
+from furcate.primitives._resources import Backend, Profile, Prompt
+from furcate.primitives._result import Result
+from furcate.primitives._wire import Address
+from furcate.transport import HttpTransport
+
+
+class Engine:
+    """Run requests on configured backends, while its ``async with`` block lasts.
+
+    An engine may be entered again after its block, on another event loop too. It keeps no conversation: whatever it
+    captured is in the caller's hands.
+
+    Arguments:
+        backends: the endpoints.
+        profiles: models on them.
+        prompts: message templates.
+        observers: told of every run of this engine.
+
+    Raises:
+        ConfigError: something is wrong or names something that is not there; nothing was opened.
+        TypeError: an observer is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        backends: Iterable[Backend],
+        profiles: Iterable[Profile] = (),
+        prompts: Iterable[Prompt] = (),
+        observers: Iterable[Listener] = (),
+    ) -> None:
+        resources = check_resources(backends, profiles, prompts, where="Engine(...)")
+        self._set_up(resources, observers)
+
+    @classmethod
+    def from_config(
+        cls, path: str | Path, *, observers: Iterable[Listener] = (), beside: Collection[str] = ()
+    ) -> Engine:
+        """Make an engine from a TOML file, which is checked as a whole.
+
+        Arguments:
+            path: the file; relative paths in it are relative to it.
+            observers: told of every run of this engine.
+            beside: top-level keys of the file that belong to the application and are passed over.
+
+        Raises:
+            ConfigError: names file, table and key, what is wrong and what would be right.
+        """
+        engine = cls.__new__(cls)
+        engine._set_up(load_config(path, beside=beside), observers)
+        return engine
+
+    def _set_up(self, resources: Resources, observers: Iterable[Listener]) -> None:
+        self._resources = resources
+        self._listeners = Listeners(checked_listeners(observers))
+        self._gates = {name: Gate(backend.capacity) for name, backend in resources.backends.items()}
+        self._transport = HttpTransport()
+        self._servers: dict[str, Server] = {}
+        self._open = False
+
+    async def __aenter__(self) -> Engine:
+        if self._open:
+            raise MisuseError("this engine is open already; enter it once and share it between tasks")
+        await self._transport.__aenter__()
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = False
+        servers, self._servers = self._servers, {}
+        try:
+            await self._transport.__aexit__(kind, error, trace)
+        finally:
+            with anyio.CancelScope(shield=True):
+                for server in servers.values():
+                    await server.aclose()
+
+    async def run(self, request: Request) -> Result:
+        """Execute a request and give its result; an answer that fails its contract is an ordinary result.
+
+        Raises:
+            RequestError: the request is wrong; nobody was called.
+            ProviderError: no attempt gave a completed answer.
+
+        Cancellation closes the connection and gives the place back; nothing of the answer is kept.
+        """
+        return await self._start(request, None).complete()
+
+    async def continue_from(self, exchange: Exchange, request: Request) -> Result:
+        """Execute a request on top of a captured conversation; the result is captured.
+
+        History goes first, then the request's own messages. No setting of the earlier execution is taken over.
+
+        Raises:
+            RequestError: the request is wrong, or leaves a tool call of the conversation unanswered.
+            ProviderError: no attempt gave a completed answer; the exchange given still works.
+        """
+        return await self._start(request, exchange).complete()
+
+    def stream(self, request: Request, *, exchange: Exchange | None = None) -> Stream:
+        """Execute a request and watch its answer: ``async with engine.stream(request) as stream``.
+
+        Arguments:
+            request: what to execute.
+            exchange: the conversation to continue, if any.
+
+        Raises:
+            RequestError: the request is wrong; nobody was called.
+        """
+        return Stream(self._start(request, exchange, streamed=True))
+
+    def prepare(self, request: Request, *, exchange: Exchange | None = None) -> Prepared:
+        """Render and encode a request without calling anyone; run it later, once.
+
+        Arguments:
+            request: what to prepare.
+            exchange: the conversation to continue, if any.
+
+        Raises:
+            RequestError: the request is wrong.
+        """
+        plan = make_plan(self._resources, request, exchange)
+        dialect_named(plan.backend.dialect).encode(plan.call)
+        return Prepared(plan, lambda prepared: self._run_of(prepared).complete())
+
+    def _start(
+        self, request: Request, exchange: Exchange | None, *, scope_id: str | None = None, streamed: bool = False
+    ) -> Run:
+        return self._run_of(make_plan(self._resources, request, exchange), scope_id=scope_id, streamed=streamed)
+
+    def _run_of(self, plan: Plan, *, scope_id: str | None = None, streamed: bool = False) -> Run:
+        if not self._open:
+            raise MisuseError("the engine is not open; use it inside 'async with engine:'")
+        means = Means(
+            dialect=dialect_named(plan.backend.dialect),
+            gate=self._gates[plan.backend.name],
+            transport=self._transport,
+            address=self._address_of(plan.backend),
+            listeners=self._listeners.with_ranks(plan.request.groups, plan.request.observers),
+        )
+        return Run(plan, means, scope_id=scope_id, streamed=streamed)
+
+    def _address_of(self, backend: Backend) -> Callable[[], Awaitable[Address]]:
+        if backend.kind == "embedded":
+            if backend.name not in self._servers:
+                self._servers[backend.name] = embedded_server()
+            return self._servers[backend.name].address
+        address = Address(backend.base_url or dialect_named(backend.dialect).default_base_url)
+
+        async def look_up() -> Address:
+            return address
+
+        return look_up
+
+    def statistics(self) -> Mapping[str, AdmissionStatistics]:
+        """Count places and waiters of every backend, by its name."""
+        return {name: gate.statistics() for name, gate in self._gates.items()}
+
+    def inspect_prompt(self, name: str) -> Prompt:
+        """Give a configured prompt.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+        """
+        return named(self._resources.prompts, "prompt", name)
+
+    def inspect_profile(self, name: str) -> Profile:
+        """Give a configured profile.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+        """
+        return named(self._resources.profiles, "profile", name)
+
+    def inspect_backend(self, name: str) -> Backend:
+        """Give a configured backend; its `repr` shows no key.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+        """
+        return named(self._resources.backends, "backend", name)

@@ -1,0 +1,133 @@
+"""What comes after an attempt: one pure decision for each way in which it can end.
+
+=====================================================  ============================================
+an attempt that                                        is followed by
+=====================================================  ============================================
+answered in the contract's form, or without contract   Done
+was cut off, refused, or asks for tools                Done (there is nothing to repair)
+answered in another form, repairs left                 Repair, on the same lease
+answered in another form, no repairs left              Done (validation failed; the answer is kept)
+was refused for its schema by the server               WithoutSchema, on the same lease
+failed, may be repeated, attempts left                 Retry, after the lease was given back
+failed otherwise                                       GiveUp
+=====================================================  ============================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from attrs import frozen
+
+from furcate.primitives._resources import RetryPolicy
+from furcate.primitives._result import Attempt, Fault
+from furcate.primitives._usage import Usage
+from furcate.primitives._wire import Failure, StopReason
+
+CHECKED_STOPS: tuple[StopReason, ...] = ("end_turn", "stop_sequence")
+"""The stop reasons after which an answer is whole, so that a contract can be held against it."""
+
+
+@frozen
+class Done:
+    """Conclude the run with the answer that is there."""
+
+
+@frozen
+class Repair:
+    """Send the answer back with its faults, on the same lease."""
+
+    faults: tuple[Fault, ...]
+
+
+@frozen
+class WithoutSchema:
+    """Send the same call without its schema, on the same lease; the answer is checked here anyway."""
+
+
+@frozen
+class Retry:
+    """Give the lease back, wait, and send the same call again.
+
+    Attributes:
+        after_s: how long to wait, in seconds.
+        asked: whether the server asked for that wait.
+    """
+
+    after_s: float
+    asked: bool = False
+
+
+@frozen
+class GiveUp:
+    """Conclude the run with the failure."""
+
+
+Decision: TypeAlias = Done | Repair | WithoutSchema | Retry | GiveUp
+
+
+def after_answer(stop: StopReason, faults: tuple[Fault, ...] | None, *, repairs_left: int) -> Decision:
+    """Decide after a completed answer.
+
+    Arguments:
+        stop: why the model stopped.
+        faults: what the contract found; None where nothing was checked.
+        repairs_left: how many repairs the contract still allows.
+    """
+    if stop not in CHECKED_STOPS or not faults or repairs_left <= 0:
+        return Done()
+    return Repair(faults)
+
+
+def after_failure(
+    failure: Failure,
+    policy: RetryPolicy,
+    *,
+    tries: int,
+    content_shown: bool,
+    repeat_safe: bool,
+    schema_sent: bool,
+    chance: float,
+) -> Decision:
+    """Decide after a failed attempt.
+
+    Arguments:
+        failure: why it failed.
+        policy: how often and how soon failed attempts are repeated.
+        tries: how often this call was sent, this time included.
+        content_shown: whether a consumer has seen content of this attempt.
+        repeat_safe: whether the profile says that repeating a request that may have been worked on is safe.
+        schema_sent: whether the call carried a schema.
+        chance: a random number from 0 to 1, which spreads the waits.
+    """
+    if failure.reason == "schema_refused" and schema_sent:
+        return WithoutSchema()
+    worked_on = failure.sent and failure.status in (None, 200) and not failure.retryable
+    repeatable = failure.retryable or (
+        worked_on and repeat_safe and failure.reason in ("no_answer", "cut_off", "first_event_timeout", "idle_timeout")
+    )
+    if content_shown or not repeatable or tries >= policy.attempts:
+        return GiveUp()
+    if failure.reason == "stale_connection":
+        return Retry(0.0)
+    backoff = min(policy.max_backoff_s, policy.first_backoff_s * 2 ** (tries - 1)) * chance
+    if failure.wait_s is not None:
+        return Retry(failure.wait_s + min(backoff, 1.0), asked=True)
+    return Retry(backoff)
+
+
+def usage_of(attempts: Iterable[Attempt]) -> Usage:
+    """Add up the usage of a run's attempts.
+
+    An attempt that never reached the server, or that it turned away with an error status, used nothing and is no
+    unknown; one that broke off after the server had taken it is.
+    """
+    return Usage.total(attempt.usage for attempt in attempts if not _turned_away(attempt))
+
+
+def _turned_away(attempt: Attempt) -> bool:
+    failure = attempt.failure
+    if failure is None or attempt.usage.known:
+        return False
+    return not failure.sent or (failure.status is not None and failure.status >= 300)
