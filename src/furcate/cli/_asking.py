@@ -1,0 +1,172 @@
+"""From a plan to requests: which profile, which input file, and what drives each branch."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+from attrs import frozen
+
+from furcate.cli._plan import Ask, BranchPlan, ExplorePlan, default_profile
+from furcate.cli._setup import Setup
+from furcate.cli._told import one_line
+from furcate.orchestrator._config_read import Report
+from furcate.orchestrator._coordinator import Action, Continue, NextAction, Stop, Turn
+from furcate.primitives._errors import RequestError
+from furcate.primitives._request import Request
+from furcate.primitives._resources import Prompt
+
+Function: TypeAlias = Callable[[Turn], Awaitable[Action]]
+"""A branch's callable, as the application wrote it."""
+
+
+@frozen
+class Asking:
+    """Make the requests of a plan under a configuration."""
+
+    plan: ExplorePlan
+    setup: Setup
+
+    def request(self, ask: Ask, source: Path | None) -> Request:
+        """Make the request for one place of the plan.
+
+        Arguments:
+            ask: what is asked there.
+            source: the input file, if there is one.
+        """
+        name = self.plan.input
+        if isinstance(ask.prompt, str):
+            declared = dict(self.setup.resources.prompts[ask.prompt].inputs)
+            inputs = {name: source} if source is not None and name in declared else {}
+            return Request(ask.prompt, vars=ask.vars, profile=self.profile(ask), contract=ask.contract, inputs=inputs)
+        # Rendering reads declared files, so a follow-up that does not look at the input does not declare it.
+        if not _looks_at_inputs(ask.prompt):
+            return Request(ask.prompt, vars=ask.vars, profile=self.profile(ask))
+        prompt = attrs.evolve(ask.prompt, inputs={name: source})
+        return Request(prompt, vars=ask.vars, profile=self.profile(ask))
+
+    def check_source(self, ask: Ask, source: Path | None) -> None:
+        """Check that an opening or a follow-up that wants an input file gets one, and the other way round.
+
+        Raises:
+            RequestError: it does not.
+        """
+        name, where = self.plan.input, f"{self.plan.path}: "
+        if isinstance(ask.prompt, str):
+            declared = dict(self.setup.resources.prompts[ask.prompt].inputs)
+            if source is not None and name not in declared and ask is self.plan.opening:
+                known = ", ".join(declared) or "none"
+                raise RequestError(
+                    f"{where}[opening] input: prompt {ask.prompt!r} declares no input {name!r}; it declares: {known}"
+                )
+            if source is None and name in declared and declared[name] is None:
+                raise RequestError(f"{where}prompt {ask.prompt!r} reads an input {name!r}; give an INPUT file")
+        elif source is None and _looks_at_inputs(ask.prompt):
+            raise RequestError(f"{where}{ask.prompt.name} reads inputs.{name}; give an INPUT file")
+
+    def profile(self, ask: Ask) -> str | None:
+        """Give the profile to name in a request; None leaves it to the prompt's own."""
+        if ask.profile is not None:
+            return ask.profile
+        return None if default_profile(ask, self.setup.resources.prompts) is not None else self.default
+
+    @property
+    def default(self) -> str | None:
+        """The profile of everything that names none."""
+        return self.plan.profile or self.setup.only_profile
+
+    def with_default(self, request: Request) -> Request:
+        """Give a callable's request the plan's profile where it would have none."""
+        if request.profile is not None or self.default is None:
+            return request
+        prompt = request.prompt
+        if isinstance(prompt, str):
+            prompt = self.setup.resources.prompts.get(prompt)
+        if prompt is not None and prompt.profile is not None:
+            return request
+        return attrs.evolve(request, profile=self.default)
+
+    def driver(self, branch: BranchPlan, function: Function | None, source: Path | None) -> NextAction:
+        """Make what drives a branch, with state of its own.
+
+        Arguments:
+            branch: the branch.
+            function: its callable, loaded; None where it has follow-ups.
+            source: the input file, if there is one.
+        """
+        if function is not None:
+            return self._called(function)
+        return self._asked_in_turn(branch.follow_ups, source)
+
+    def _called(self, function: Function) -> NextAction:
+        async def drive(turn: Turn) -> Action:
+            action = await function(turn)
+            return Continue(self.with_default(action.request)) if isinstance(action, Continue) else action
+
+        return drive
+
+    def _asked_in_turn(self, follow_ups: tuple[Ask, ...], source: Path | None) -> NextAction:
+        left = iter(follow_ups)
+
+        async def drive(_turn: Turn) -> Action:
+            ask = next(left, None)
+            return Stop() if ask is None else Continue(self.request(ask, source))
+
+        return drive
+
+
+def _looks_at_inputs(prompt: Prompt) -> bool:
+    return any("inputs" in message.template for message in prompt.messages)
+
+
+def load_callables(plan: ExplorePlan, report: Report) -> dict[str, Function]:
+    """Import the callables of a plan's branches, by branch name; what cannot be had goes to the report.
+
+    Modules are looked for in the plan's folder, then in the current one, then wherever Python looks.
+    """
+    wanted = [(number, branch) for number, branch in enumerate(plan.branches) if branch.callable is not None]
+    if not wanted:
+        return {}
+    for folder in (Path.cwd(), plan.path.parent.absolute()):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    loaded: dict[str, Function] = {}
+    for number, branch in wanted:
+        assert branch.callable is not None
+        found = _load(branch.callable)
+        if isinstance(found, str):
+            report.add(f"branches[{number}]", "callable", found, 'name an "async def function(turn)" of a module')
+        else:
+            loaded[branch.name] = found
+    return loaded
+
+
+def _load(name: str) -> Function | str:
+    """Import a callable, or say why it is not to be had."""
+    module, _, path = name.partition(":")
+    try:
+        found: object = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            return f"there is no module {module!r} beside the plan or in this folder"
+        return f"module {module!r} cannot be imported: {one_line(str(error))}"
+    except (Exception, SystemExit) as error:
+        return f"module {module!r} cannot be imported: {type(error).__name__}: {one_line(str(error))}"
+    for step in path.split("."):
+        found = getattr(found, step, None)
+        if found is None:
+            return f"module {module!r} has no {path!r}"
+    if not inspect.iscoroutinefunction(found):
+        return f"{name!r} is {'no async function' if callable(found) else 'not callable'}"
+    try:
+        inspect.signature(found).bind(None)
+    except TypeError:
+        return f"{name!r} does not take one argument, the turn"
+    function: Function = found
+    return function

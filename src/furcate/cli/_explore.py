@@ -1,0 +1,205 @@
+"""``furcate explore``: one opening for each input, many branches from its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections import Counter
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+from attrs import frozen
+from rich.console import Console
+
+from furcate.cli._asking import Asking, Function
+from furcate.cli._exploring import Exploration, Limits, Source
+from furcate.cli._lines import LineWriter
+from furcate.cli._loop import Interruption, run_on
+from furcate.cli._plan import Ask
+from furcate.cli._plan_check import load_plan
+from furcate.cli._setup import config_option, loop_option, make_ready
+from furcate.cli._told import FAILED, WELL, complain, say
+from furcate.cli._tree import Screen, TreeScreen, screen_for
+from furcate.orchestrator._config_read import Report
+from furcate.orchestrator._engine import Engine
+from furcate.primitives._errors import ConfigError, RequestError
+from furcate.primitives._resources import Backend
+
+
+@frozen(kw_only=True)
+class Job:
+    """Hold everything an exploration was decided to be, checked.
+
+    Attributes:
+        engine: not yet open.
+        asking: makes the requests.
+        functions: the branches' callables by branch name.
+        sources: the inputs, at least one.
+        backends: the backends that are known to be used, the opening's first.
+        out: where the lines go.
+        out_name: what people call it.
+        max_active: most openings and branches at once; None leaves it to the backends' capacity.
+    """
+
+    engine: Engine
+    asking: Asking
+    functions: dict[str, Function]
+    sources: tuple[Source, ...]
+    backends: tuple[Backend, ...]
+    out: BinaryIO
+    out_name: str
+    max_active: int | None
+
+    @property
+    def limits(self) -> Limits:
+        """What may go on at once."""
+        return Limits(inputs=self.max_active or self.backends[0].capacity, active=self.max_active)
+
+
+@click.command()
+@click.argument("plan", type=click.Path(path_type=Path))
+@click.argument("inputs", nargs=-1, metavar="[INPUT]...")
+@click.option("--out", default="-", metavar="FILE", help="Where each branch's JSON line goes. [default: stdout]")
+@click.option("--max-active", type=click.IntRange(min=1), metavar="N", help="Most openings and branches at once.")
+@config_option
+@loop_option
+def explore(
+    plan: Path, inputs: tuple[str, ...], out: str, max_active: int | None, config: Path | None, loop: str
+) -> int:
+    """Ask a PLAN's opening once for each INPUT file, and drive all its branches from the answer.
+
+    Each branch gives one JSON line as soon as it has ended; what goes on is shown on stderr.
+    """
+    report = Report(str(plan))
+    loaded = load_plan(plan, config, report)
+    report.raise_first()
+    assert loaded is not None
+    asking = Asking(loaded.plan, loaded.setup)
+    sources = _sources(inputs)
+    _check_out(out, sources)
+    engine = loaded.setup.engine()
+    backends = _check_requests(engine, asking, sources)
+    # Opened last: a plan that cannot run must not empty the results of an earlier one.
+    with _opened(out) as file:
+        job = Job(
+            engine=engine,
+            asking=asking,
+            functions=loaded.functions,
+            sources=sources,
+            backends=backends,
+            out=file,
+            out_name="stdout" if out == "-" else out,
+            max_active=max_active,
+        )
+        return run_on(loop, lambda interruption: _explore(job, interruption))
+
+
+def _sources(inputs: tuple[str, ...]) -> tuple[Source, ...]:
+    """Look at the input files before anything is asked."""
+    if not inputs:
+        return (Source(None),)
+    for name, times in Counter(inputs).items():
+        if times > 1:
+            raise RequestError(f"input {name} is given {times} times; give each file once")
+    return tuple(Source(name, _readable(name)) for name in inputs)
+
+
+def _readable(name: str) -> Path:
+    path = Path(name)
+    try:
+        path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"input {name} is no UTF-8 text (byte {error.start}); convert it to UTF-8") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise RequestError(f"input {name} cannot be read: {reason}; name a text file that is there") from error
+    return path
+
+
+def _check_out(out: str, sources: tuple[Source, ...]) -> None:
+    if out == "-":
+        return
+    path = Path(out)
+    if not path.parent.is_dir():
+        raise RequestError(f"--out {out}: there is no folder {path.parent}; make it first")
+    if path.is_dir():
+        raise RequestError(f"--out {out} is a folder; name a file")
+    for source in sources:
+        if source.path is not None and path.exists() and path.samefile(source.path):
+            raise RequestError(f"--out {out} is an input of this exploration; name another file")
+
+
+def _opened(out: str) -> AbstractContextManager[BinaryIO]:
+    if out == "-":
+        return contextlib.nullcontext(sys.stdout.buffer)
+    try:
+        return Path(out).open("wb")
+    except OSError as error:
+        raise RequestError(f"--out {out} cannot be written: {error.strerror or error}; name another file") from error
+
+
+def _check_requests(engine: Engine, asking: Asking, sources: tuple[Source, ...]) -> tuple[Backend, ...]:
+    """Render and encode what the plan asks, without calling anyone, and give the backends it would go to."""
+    plan = asking.plan
+    asked = [(plan.opening, source) for source in sources]
+    asked += [(ask, sources[0]) for branch in plan.branches for ask in branch.follow_ups]
+    names: dict[str, None] = {}
+    for ask, source in asked:
+        prepared = _prepared_backend(engine, asking, ask, source)
+        names[prepared] = None
+    return tuple(engine.inspect_backend(name) for name in names)
+
+
+def _prepared_backend(engine: Engine, asking: Asking, ask: Ask, source: Source) -> str:
+    asking.check_source(ask, source.path)
+    try:
+        return str(engine.prepare(asking.request(ask, source.path)).details()["backend"])
+    except ConfigError:
+        raise
+    except RequestError as error:
+        raise RequestError(f"{asking.plan.path}: {error}") from error
+
+
+async def _explore(job: Job, interruption: Interruption) -> int:
+    with interruption.scope():
+        await make_ready(job.asking.setup, job.backends)
+    if interruption.caught:
+        complain("interrupted before anything was asked")
+        return FAILED
+    async with job.engine:
+        exploration = Exploration(job.engine, job.asking, job.sources, functions=job.functions, limits=job.limits)
+        console = Console(file=sys.stderr, highlight=False, soft_wrap=False)
+        screen = screen_for(console, exploration.forest)
+        # A callback that prints must not end up among the results.
+        with contextlib.redirect_stdout(sys.stderr):
+            await exploration.run(screen, _writer(job, screen), interruption.scope())
+    return _conclude(job, exploration, screen)
+
+
+def _writer(job: Job, screen: Screen) -> LineWriter:
+    if os.isatty(1) and job.out_name == "stdout":
+        return LineWriter(job.out, screen.aside)
+    return LineWriter(job.out)
+
+
+def _conclude(job: Job, exploration: Exploration, screen: Screen) -> int:
+    """Tell the account of it all, and give the exit status."""
+    if isinstance(screen, TreeScreen):
+        for problem in exploration.problems:
+            complain(problem)
+    say(str(exploration.group.summary()))
+    branches = exploration.forest.nodes()
+    counts = Counter(branch.state for branch in branches)
+    ended = ", ".join(f"{number} {state}" for state, number in counts.items())
+    say(f"branches: {len(branches)} ({ended}); results in {job.out_name}")
+    if exploration.unmet:
+        say(f"branches whose last checked answer does not meet its contract: {exploration.unmet}")
+    if exploration.undelivered is not None:
+        error = exploration.undelivered
+        complain(f"results cannot be written to {job.out_name} any more ({error.strerror or error}); stopped")
+        return FAILED
+    well = counts["stopped"] + counts["exhausted"] == len(branches) and not exploration.unmet
+    return WELL if well else FAILED

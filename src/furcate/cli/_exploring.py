@@ -1,0 +1,299 @@
+"""An exploration under way: openings, branches, and a line for each branch that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Unpack
+
+import anyio
+import anyio.abc
+import attrs
+from attrs import frozen
+
+from furcate.cli._asking import Asking, Function
+from furcate.cli._forest import Begun, Ended, Forest, Heard, Key, State, fold, plant
+from furcate.cli._lines import Facts, LineWriter, branch_line
+from furcate.cli._plan import BranchPlan
+from furcate.cli._told import leaves, one_line, sentence, unmet
+from furcate.cli._tree import Screen
+from furcate.groups import Group
+from furcate.orchestrator._branches import Branch, open_branches
+from furcate.orchestrator._coordinator import Action, NextAction, Turn
+from furcate.orchestrator._engine import Engine
+from furcate.primitives._observations import CoordinatorFinished, Observation
+from furcate.primitives._result import Result
+
+
+@frozen
+class Source:
+    """Name an input of the exploration.
+
+    Attributes:
+        name: as it was given on the command line; None where the plan runs without input.
+        path: the file.
+    """
+
+    name: str | None
+    path: Path | None = None
+
+
+@frozen(kw_only=True)
+class Limits:
+    """Bound what goes on at once.
+
+    Attributes:
+        inputs: most inputs between their opening and their last branch.
+        active: most openings and branches in all; None leaves it to the backends' capacity.
+    """
+
+    inputs: int
+    active: int | None = None
+
+
+class BranchRun:
+    """Follow one branch of one input from outside.
+
+    Attributes:
+        plan: what it is to do.
+        key: its place in the forest.
+        handle: the nursery's handle, once it is started.
+        latest: the newest result of its conversation.
+        checked: the newest one that was to meet a contract.
+        turns: how many turns it completed.
+        placed: whether it occupies one of the places that ``--max-active`` leaves.
+    """
+
+    def __init__(self, plan: BranchPlan, key: Key, opening: Result, drive: NextAction) -> None:
+        self.plan = plan
+        self.key = key
+        self.handle: Branch | None = None
+        self.latest = opening
+        self.checked = opening if opening.validation.status != "not_requested" else None
+        self.turns = 0
+        self.placed = False
+        self._drive = drive
+
+    def take(self, result: Result) -> None:
+        """Note a completed turn."""
+        self.turns += 1
+        self.latest = result
+        if result.validation.status != "not_requested":
+            self.checked = result
+
+    async def next_action(self, turn: Turn) -> Action:
+        """Pass the turn on to what drives the branch."""
+        if turn.result is not None:
+            self.take(turn.result)
+        return await self._drive(turn)
+
+    @property
+    def unmet(self) -> bool:
+        """Whether the last answer that was to meet a contract does not."""
+        return self.checked is not None and unmet(self.checked)
+
+
+class Exploration:
+    """Run a plan over its inputs: one opening each, then all branches from its answer.
+
+    Arguments:
+        engine: an open engine.
+        asking: makes the requests.
+        sources: the inputs, at least one.
+        functions: the branches' callables by branch name.
+        limits: what may go on at once.
+
+    Attributes:
+        group: counts all runs.
+        forest: what goes on.
+        problems: one sentence for each opening or branch that failed.
+        unmet: how many branches ended on an answer that does not meet its contract.
+        undelivered: why results could not be written, where they could not.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        asking: Asking,
+        sources: tuple[Source, ...],
+        *,
+        functions: Mapping[str, Function],
+        limits: Limits,
+    ) -> None:
+        self._engine = engine
+        self._asking = asking
+        self._sources = sources
+        self._functions = functions
+        self._branches = asking.plan.branches
+        self._inputs = anyio.CapacityLimiter(limits.inputs)
+        self._active = anyio.CapacityLimiter(limits.active) if limits.active is not None else None
+        self._openings: dict[int, Result] = {}
+        self._told: set[Key] = set()
+        self._screen: Screen | None = None
+        self._writer: LineWriter | None = None
+        self._writers: anyio.abc.TaskGroup | None = None
+        self._scope = anyio.CancelScope()
+        self.group = Group(asking.plan.path.stem)
+        self.forest: Forest = plant(
+            [source.name or "(no input)" for source in sources], [(b.name, b.turns) for b in self._branches]
+        )
+        self.problems: list[str] = []
+        self.unmet = 0
+        self.undelivered: OSError | None = None
+
+    async def run(self, screen: Screen, writer: LineWriter, scope: anyio.CancelScope) -> None:
+        """Run everything to its end, each branch's line being written as soon as the branch has ended.
+
+        Arguments:
+            screen: shows what goes on.
+            writer: takes the lines.
+            scope: ends the work when it is cancelled. Lines of what had ended are written then, the others are
+                written as cancelled. It is cancelled here where the writer fails.
+        """
+        self._screen, self._writer, self._scope = screen, writer, scope
+        with screen.opened():
+            async with anyio.create_task_group() as display:
+                display.start_soon(screen.refresh)
+                # Outside the scope, so that what has ended is written even when all else is cancelled.
+                async with anyio.create_task_group() as self._writers:
+                    with scope:
+                        async with anyio.create_task_group() as tasks:
+                            for number, source in enumerate(self._sources):
+                                # Taken here, so that inputs begin in their order.
+                                await self._inputs.acquire_on_behalf_of(source)
+                                tasks.start_soon(self._explore, number, source)
+                await self._tell_rest()
+                display.cancel_scope.cancel()
+
+    async def _explore(self, number: int, source: Source) -> None:
+        try:
+            self._openings[number] = opening = await self._open(number, source)
+        except Exception as error:
+            await self._tell_unopened(number, error)
+        else:
+            await self._fork(number, source, opening)
+        finally:
+            self._inputs.release_on_behalf_of(source)
+
+    async def _fork(self, number: int, source: Source, opening: Result) -> None:
+        async with open_branches(self._engine, opening.exchange, groups=[self.group], name=source.name) as nursery:
+            for place, plan in enumerate(self._branches):
+                drive = self._asking.driver(plan, self._functions.get(plan.name), source.path)
+                run = BranchRun(plan, Key(number, place), opening, drive)
+                run.handle = nursery.start_soon(
+                    partial(self._drive, run),
+                    additional_turns=plan.turns,
+                    name=plan.name,
+                    observers=[partial(self._hear_branch, run)],
+                )
+
+    async def _open(self, number: int, source: Source) -> Result:
+        key = Key(number)
+        request = attrs.evolve(
+            self._asking.request(self._asking.plan.opening, source.path),
+            capture=True,
+            groups=[self.group],
+            observers=[partial(self._hear, key)],
+        )
+        async with self._active or nullcontext():
+            self._hear(key, Begun())
+            return await self._engine.run(request)
+
+    async def _drive(self, run: BranchRun, turn: Turn) -> Action:
+        if turn.result is None:
+            if self._active is not None:
+                await self._active.acquire_on_behalf_of(run)
+                run.placed = True
+            self._hear(run.key, Begun())
+        return await run.next_action(turn)
+
+    def _hear(self, key: Key, heard: Heard) -> None:
+        now_s = anyio.current_time()
+        self.forest = fold(self.forest, key, heard, now_s)
+        if self._screen is not None:
+            self._screen.changed(self.forest, key, now_s)
+
+    def _hear_branch(self, run: BranchRun, heard: Observation) -> None:
+        if not isinstance(heard, CoordinatorFinished):
+            self._hear(run.key, heard)
+            return
+        if run.placed and self._active is not None:
+            self._active.release_on_behalf_of(run)
+        # The handle is filled in before any other task gets its turn.
+        assert self._writers is not None
+        self._writers.start_soon(self._tell, run)
+
+    async def _tell(self, run: BranchRun) -> None:
+        """Show how a branch ended, and write its line."""
+        handle = run.handle
+        assert handle is not None
+        if handle.undelivered is not None:
+            run.take(handle.undelivered)
+        error: tuple[str, str] | None = None
+        detail = ""
+        state: State = "cancelled"
+        if handle.outcome is not None:
+            state = handle.outcome.value
+            if run.unmet:
+                self.unmet += 1
+                detail = "the last checked answer does not meet its contract"
+        elif handle.status == "failed" and handle.error is not None:
+            state, error, detail = "failed", described(handle.error), sentence(handle.error)
+            self._note(run.key, detail)
+        self._hear(run.key, Ended(state, detail))
+        await self._write(
+            run.key,
+            status=handle.status,
+            outcome=handle.outcome.value if handle.outcome is not None else None,
+            error=error,
+            turns=run.turns,
+            result=run.latest,
+        )
+
+    async def _tell_unopened(self, number: int, error: Exception) -> None:
+        """Write the lines of branches that no opening came before."""
+        detail = sentence(error)
+        self._note(Key(number), detail)
+        self._hear(Key(number), Ended("failed", detail))
+        kind, message = described(error)
+        for place in range(len(self._branches)):
+            self._hear(Key(number, place), Ended("failed", "no opening"))
+            await self._write(Key(number, place), status="failed", error=(kind, f"the opening failed: {message}"))
+
+    async def _tell_rest(self) -> None:
+        """Write the lines of branches that never came to their turn."""
+        for number in range(len(self._sources)):
+            if not self.forest.at(Key(number)).ended:
+                self._hear(Key(number), Ended("cancelled"))
+            for place in range(len(self._branches)):
+                if Key(number, place) not in self._told:
+                    self._hear(Key(number, place), Ended("cancelled"))
+                    await self._write(Key(number, place), status="cancelled", result=self._openings.get(number))
+
+    async def _write(self, key: Key, **facts: Unpack[Facts]) -> None:
+        self._told.add(key)
+        assert self._writer is not None
+        assert key.branch is not None
+        if self.undelivered is not None:
+            return
+        usage = self.forest.at(key).usage
+        line = branch_line(self._sources[key.input].name, self._branches[key.branch].name, usage=usage, **facts)
+        try:
+            await self._writer.write(line)
+        except OSError as error:
+            # Nobody would ever see what else is generated.
+            self.undelivered = error
+            self._scope.cancel()
+
+    def _note(self, key: Key, detail: str) -> None:
+        name = self._sources[key.input].name
+        what = "opening" if key.branch is None else self._branches[key.branch].name
+        self.problems.append(f"{name} / {what}: {detail}" if name is not None else f"{what}: {detail}")
+
+
+def described(error: BaseException) -> tuple[str, str]:
+    """Give an error's type and its message in one line; of a group, those of the first error in it."""
+    first = next(leaves(error))
+    return type(first).__name__, one_line(str(first)) or type(first).__name__
