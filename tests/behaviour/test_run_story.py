@@ -476,3 +476,20 @@ async def test_a_request_without_anything_to_send_is_told_so(engine_for) -> None
         with pytest.raises(furcate.UnknownNameError, match="no prompt named"):
             await engine.run(furcate.Request("What is the capital of France?", profile="p"))
         assert not stub.requests
+
+
+@pytest.mark.parametrize(
+    "said", ["Failed to initialize samplers: failed to parse grammar", "JSON schema error at #: x"]
+)
+async def test_a_schema_that_the_server_refuses_is_checked_here_instead(engine_for, ask, said) -> None:
+    """The call goes out again without its schema, on the same lease, and the answer is held against it all the same."""
+    contract = furcate.Contract({"type": "array", "minItems": 5000}, repairs=0)
+    recorder = furcate.Recorder()
+    async with StubProvider([error(400, said), answer("[]")]) as stub, engine_for(stub) as engine:
+        result = await engine.run(ask(contract=contract, observers=[recorder]))
+        formats = ["response_format" in request.body for request in stub.requests]
+    assert formats == [True, False]
+    assert result.validation.status == "failed"
+    assert [attempt.status for attempt in result.attempts] == ["failed", "succeeded"]
+    assert result.usage.known
+    assert not [event for event in recorder.events if isinstance(event, furcate.AttemptsPaused)]

@@ -6,6 +6,9 @@ that others were seen to do as well, it is understood; what cannot be understood
 
 from __future__ import annotations
 
+import re
+
+import attrs
 from attrs import frozen
 from msgspec import ValidationError
 
@@ -19,6 +22,9 @@ from furcate.primitives._stream import StreamEvent, StreamFailed
 from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, WireRequest
 
 _DONE = b"[DONE]"
+
+# llama.cpp's server turns a schema into a grammar and says so in these words (HTTP 400) where it cannot.
+_SCHEMA_REFUSED = re.compile(r"failed to parse grammar|JSON schema error")
 
 
 @frozen
@@ -69,8 +75,14 @@ class OpenAIChat:
         return _whole(body, origin)
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
-        """Say what a response with an HTTP status other than success means."""
-        return response_failure(head, body)
+        """Say what a response with an HTTP status other than success means.
+
+        A schema that the server's grammar cannot hold has the reason ``schema_refused``: the call may go out without.
+        """
+        failure = response_failure(head, body)
+        if head.status == 400 and _SCHEMA_REFUSED.search(failure.message):
+            return attrs.evolve(failure, reason="schema_refused")
+        return failure
 
 
 class ChatStream:

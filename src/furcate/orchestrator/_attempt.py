@@ -25,7 +25,7 @@ from furcate.primitives._stream import (
     StreamFailed,
     UsageReported,
 )
-from furcate.primitives._usage import UNKNOWN, Usage
+from furcate.primitives._usage import Usage
 from furcate.primitives._wire import Address, AttemptFailed, Failure, WireRequest
 from furcate.transport import HttpCall, HttpTransport
 
@@ -224,8 +224,6 @@ class AttemptRun:
     def usage(self) -> Usage:
         """What the provider reported; a lower bound where the answer broke off."""
         reported = self.assembler.usage
-        if reported is None:
-            return UNKNOWN
         return reported if self._status == "succeeded" else reported.as_lower_bound()
 
     @property
