@@ -7,13 +7,16 @@ import os
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, settings
 
+from furcate.local import OfflineError, fetch
 from furcate.testing import virtual_backend
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 # The event loop is a fixture of the function, which Hypothesis would refuse: a loop serves many examples well.
 settings.register_profile(
@@ -69,3 +72,12 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         influences = upper.endswith(("_API_KEY", "_PROXY")) or upper.startswith(("FURCATE_", "OTEL_"))
         if influences and name not in _KEPT:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def model() -> Path:
+    """Fetch the embedded model's weights into the user's cache folder, or skip where no network leads to them."""
+    try:
+        return anyio.run(fetch)
+    except OfflineError as error:
+        pytest.skip(str(error))

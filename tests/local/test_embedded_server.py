@@ -229,7 +229,7 @@ async def test_serving_goes_on_until_the_child_ends(
 
 def children(parent: int) -> list[int]:
     """Return the children of a process that run the embedded server's program."""
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
     rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
     return [int(row[0]) for row in rows if int(row[1]) == parent and "_child.py" in row[-1]]
 
