@@ -3,7 +3,7 @@
 from furcate.groups import Group, GroupSummary
 from furcate.observers import ConsoleObserver, Recorder
 from furcate.orchestrator._branches import Branch, Branches, open_branches
-from furcate.orchestrator._coordinator import Continue, Coordinator, Outcome, Stop, Turn
+from furcate.orchestrator._coordinator import Action, Continue, Coordinator, NextAction, Outcome, Stop, Turn
 from furcate.orchestrator._engine import Engine
 from furcate.orchestrator._prepared import Prepared
 from furcate.orchestrator._streaming import Stream
@@ -27,6 +27,7 @@ from furcate.primitives._errors import (
     ActionError,
     BranchCancelled,
     ConfigError,
+    ForeignReasoningState,
     FurcateError,
     LocalModelError,
     MissingProfileError,
@@ -34,6 +35,7 @@ from furcate.primitives._errors import (
     NotCaptured,
     NotValid,
     ProviderError,
+    ReceiptError,
     RenderError,
     RequestError,
     SchemaError,
@@ -58,6 +60,7 @@ from furcate.primitives._observations import (
     RunStarted,
     TurnDelivered,
 )
+from furcate.primitives._receipt import TransportReceipt
 from furcate.primitives._request import Request
 from furcate.primitives._resources import (
     Backend,
@@ -76,6 +79,8 @@ from furcate.primitives._stream import (
     MediaArrived,
     Noticed,
     PartEnded,
+    PartPayload,
+    Paused,
     ReasoningDelta,
     ReasoningSealed,
     RefusalDelta,
@@ -91,6 +96,7 @@ from furcate.primitives._usage import FieldTotal, Usage
 from furcate.primitives._wire import ChatSwitches, Failure
 
 __all__ = (
+    "Action",
     "ActionError",
     "Attempt",
     "AttemptFinished",
@@ -117,6 +123,7 @@ __all__ = (
     "Failure",
     "Fault",
     "FieldTotal",
+    "ForeignReasoningState",
     "FurcateError",
     "Group",
     "GroupSummary",
@@ -130,6 +137,7 @@ __all__ = (
     "MessageTemplate",
     "MissingProfileError",
     "MisuseError",
+    "NextAction",
     "NotCaptured",
     "NotValid",
     "Noticed",
@@ -141,6 +149,8 @@ __all__ = (
     "Outcome",
     "Part",
     "PartEnded",
+    "PartPayload",
+    "Paused",
     "Prepared",
     "Profile",
     "Prompt",
@@ -150,6 +160,7 @@ __all__ = (
     "ReasoningDelta",
     "ReasoningSealed",
     "ReasoningState",
+    "ReceiptError",
     "Recorder",
     "Refusal",
     "RefusalDelta",
@@ -176,6 +187,7 @@ __all__ = (
     "ToolCall",
     "ToolCallDelta",
     "ToolResult",
+    "TransportReceipt",
     "Turn",
     "TurnDelivered",
     "UnansweredToolCallError",

@@ -482,7 +482,7 @@ async def test_a_request_without_anything_to_send_is_told_so(engine_for) -> None
     "said", ["Failed to initialize samplers: failed to parse grammar", "JSON schema error at #: x"]
 )
 async def test_a_schema_that_the_server_refuses_is_checked_here_instead(engine_for, ask, said) -> None:
-    """The call goes out again without its schema, on the same lease, and the answer is held against it all the same."""
+    """The call goes out again without its schema, on the same lease; the answer is held against it all the same."""
     contract = furcate.Contract({"type": "array", "minItems": 5000}, repairs=0)
     recorder = furcate.Recorder()
     async with StubProvider([error(400, said), answer("[]")]) as stub, engine_for(stub) as engine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 import attrs
 from attrs import define, field
@@ -12,6 +13,7 @@ from furcate.primitives._content import (
     HostedActivity,
     Media,
     Part,
+    ProviderPayload,
     Reasoning,
     ReasoningState,
     Refusal,
@@ -25,6 +27,8 @@ from furcate.primitives._stream import (
     HostedTransition,
     MediaArrived,
     PartEnded,
+    PartPayload,
+    Paused,
     ReasoningDelta,
     ReasoningSealed,
     RefusalDelta,
@@ -44,6 +48,7 @@ from furcate.primitives._wire import Failure
 class _TextPart:
     pieces: list[str] = field(factory=list)
     citations: list[Attribution] = field(factory=list)
+    payload: ProviderPayload | None = None
     ended: bool = False
 
     def build(self, *, cut: bool) -> Text | None:
@@ -51,7 +56,8 @@ class _TextPart:
         # Nothing can be cited in a text that never came; in an answer that is whole the sources are still worth having.
         if not text and (cut or not self.citations):
             return None
-        return Text(text, tuple(_fitting(self.citations, len(text))), not cut or self.ended)
+        cited = tuple(_fitting(self.citations, len(text)))
+        return Text(text, cited, not cut or self.ended, payload=None if cut else self.payload)
 
 
 @define
@@ -83,12 +89,14 @@ class _CallPart:
     name: str = ""
     pieces: list[str] = field(factory=list)
     custom: bool = False
+    payload: ProviderPayload | None = None
     ended: bool = False
 
     def build(self, *, cut: bool) -> ToolCall | None:
         if cut and not self.ended:
             return None
-        return ToolCall(self.id, self.name, "".join(self.pieces), "custom" if self.custom else "function")
+        kind: Literal["custom", "function"] = "custom" if self.custom else "function"
+        return ToolCall(self.id, self.name, "".join(self.pieces), kind, payload=self.payload)
 
 
 @define
@@ -114,6 +122,7 @@ class Assembler:
     Attributes:
         usage: the last usage reported; all unknown where nothing was.
         stop: how the answer ended, or None while it has not.
+        paused: whether the provider set the answer aside and waits for it to be sent back.
         failure: why the provider broke off, or None.
         response_id: the provider's id of the response, if it gave one.
         model: the model that answers, if the provider said so.
@@ -121,6 +130,7 @@ class Assembler:
 
     usage: Usage
     stop: Stopped | None
+    paused: bool
     failure: Failure | None
     response_id: str | None
     model: str | None
@@ -142,6 +152,8 @@ class Assembler:
             self._thought(event.index).state = event.state
         elif isinstance(event, Citation):
             self._text(event.index).citations.append(event.attribution)
+        elif isinstance(event, PartPayload):
+            self._hold(event)
         elif isinstance(event, HostedTransition):
             self._order.append(_WholePart(event.activity))
         elif isinstance(event, MediaArrived):
@@ -170,6 +182,7 @@ class Assembler:
     def _reset(self) -> None:
         self.usage = UNKNOWN
         self.stop = None
+        self.paused = False
         self.failure = None
         self.response_id = None
         self.model = None
@@ -188,6 +201,8 @@ class Assembler:
             self.usage = event.usage
         elif isinstance(event, Stopped):
             self.stop = event
+        elif isinstance(event, Paused):
+            self.paused = True
         elif isinstance(event, StreamFailed):
             self.failure = event.failure
         elif isinstance(event, ResponseStarted):
@@ -206,6 +221,10 @@ class Assembler:
         part.custom = part.custom or event.custom
         if event.arguments:
             part.pieces.append(event.arguments)
+
+    def _hold(self, event: PartPayload) -> None:
+        part = self._calls.get(event.index) or self._text(event.index)
+        part.payload = event.payload
 
     def _text(self, index: int) -> _TextPart:
         part = self._texts.get(index)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from furcate.primitives._content import Origin
 from furcate.primitives._stream import StreamEvent
-from furcate.primitives._wire import Failure, ModelCall, ResponseHead, WireRequest
+from furcate.primitives._wire import Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
 
 
 class StreamDecoder(Protocol):
@@ -49,10 +49,15 @@ class Dialect(Protocol):
     def auth_headers(self, key: str) -> tuple[tuple[str, str], ...]:
         """Give the headers that carry a credential."""
 
-    def decoder(self, origin: Origin) -> StreamDecoder:
-        """Begin to decode a streamed answer; `origin` goes onto opaque reasoning state."""
+    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> StreamDecoder:
+        """Begin to decode a streamed answer.
 
-    def decode_whole(self, body: bytes, origin: Origin) -> list[StreamEvent]:
+        Args:
+            origin: goes onto opaque state, and its provider onto payloads.
+            unknown_content: what becomes of content of an unknown kind.
+        """
+
+    def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
         """Decode an answer that came in one piece into the events that a stream would have given.
 
         Raises:

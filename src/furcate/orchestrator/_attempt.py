@@ -11,10 +11,10 @@ import anyio
 import attrs
 
 from furcate.dialects import Assembler, Dialect
-from furcate.primitives._content import Origin
 from furcate.primitives._errors import RequestError
 from furcate.primitives._message import Message
 from furcate.primitives._observations import AttemptFinished, AttemptStarted, Purpose, RunStatus
+from furcate.primitives._receipt import TransportReceipt
 from furcate.primitives._resources import Backend, CredentialSource, TimeLimits
 from furcate.primitives._result import Attempt
 from furcate.primitives._stream import (
@@ -27,7 +27,7 @@ from furcate.primitives._stream import (
 )
 from furcate.primitives._usage import Usage
 from furcate.primitives._wire import Address, AttemptFailed, Failure, WireRequest
-from furcate.transport import HttpCall, HttpTransport
+from furcate.transport import HttpCall, HttpTransport, ProviderCall, Transported
 
 _MOST_BODY_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 256 * 1024
@@ -41,6 +41,7 @@ class AttemptRun:
 
     Attributes:
         assembler: the answer so far.
+        message: the answer's message, once it is complete.
         failure: why it gave no completed answer, once that is known.
         content_shown: whether content was handed on.
     """
@@ -48,25 +49,25 @@ class AttemptRun:
     def __init__(
         self,
         wire: WireRequest,
+        call: ProviderCall,
         *,
         run_id: str,
         number: int,
         purpose: Purpose,
         waited_s: float,
         backend: Backend,
-        model: str,
         dialect: Dialect,
     ) -> None:
         self._wire = wire
+        self._call = call
         self._run_id = run_id
         self._number = number
         self._purpose = purpose
         self._waited_s = waited_s
         self._backend = backend
         self._dialect = dialect
-        self._origin = Origin(backend.provider, dialect.name, model)
         self._limits: TimeLimits = backend.limits
-        self._decoder = dialect.decoder(self._origin)
+        self._decoder = dialect.decoder(call.origin, backend.unknown_content)
         self._ended = False
         self._key: str | None = None
         self._started_s = anyio.current_time()
@@ -74,13 +75,14 @@ class AttemptRun:
         self._progress_s = self._started_s
         self._status: RunStatus = "cancelled"
         self.assembler = Assembler()
+        self.message = Message("assistant", ())
         self.failure: Failure | None = None
         self.content_shown = False
 
     @property
     def request_id(self) -> str:
         """The attempt's own identity: a repeated attempt is another request."""
-        return f"{self._run_id}-{self._number}"
+        return request_id(self._run_id, self._number)
 
     def started(self) -> AttemptStarted:
         """Make the observation that the attempt begins."""
@@ -109,7 +111,7 @@ class AttemptRun:
         try:
             target = await address()
             headers = (*await self._auth(credential, target), *self._backend.extra_headers)
-            async with transport.call(self._wire, target, headers, self._limits.connect_s) as call:
+            async with transport.call(self._wire, target, headers, connect_s=self._limits.connect_s) as call:
                 self._progress_s = anyio.current_time()
                 with self._limit() as scope:
                     head = await call.begin()
@@ -124,6 +126,7 @@ class AttemptRun:
                         self._progress_s = anyio.current_time()
             if self.assembler.stop is None:
                 raise AttemptFailed(_CUT_OFF)
+            self.message = self.assembler.message()
             self._status = "succeeded"
         except AttemptFailed as error:
             self._status = "failed"
@@ -139,7 +142,8 @@ class AttemptRun:
             return None
         if not self._wire.stream:
             self._ended = True
-            return self._dialect.decode_whole(await self._body(call, _MOST_BODY_BYTES), self._origin)
+            body = await self._body(call, _MOST_BODY_BYTES)
+            return self._dialect.decode_whole(body, self._call.origin, self._backend.unknown_content)
         data = await self._receive(call)
         events = self._decoder.feed(data) if data else self._decoder.finish()
         self._ended = not data or self._decoder.done
@@ -226,13 +230,24 @@ class AttemptRun:
         reported = self.assembler.usage
         return reported if self._status == "succeeded" else reported.as_lower_bound()
 
+    def outcome(self) -> Transported:
+        """Make what the call's receipt says of the attempt."""
+        stop = self.assembler.stop
+        if self._status == "succeeded" and stop is not None:
+            return self._call.transported(self.message, stop.reason, self.usage, response_id=self.assembler.response_id)
+        return self._call.failed(self.failure or (_CANCELLED if self._status == "cancelled" else _BROKEN))
+
+    def fail(self, failure: Failure) -> None:
+        """Note that a completed answer is to count as failed."""
+        self._status, self.failure = "failed", failure
+
     @property
     def partial(self) -> Message | None:
         """What had arrived of an answer that is not complete."""
         return self.assembler.partial()
 
-    def record(self) -> Attempt:
-        """Make the record of the attempt, as it stands."""
+    def record(self, receipt: TransportReceipt) -> Attempt:
+        """Make the record of the attempt, as it stands, with its receipt."""
         stop = self.assembler.stop
         return Attempt(
             number=self._number,
@@ -248,6 +263,8 @@ class AttemptRun:
             response_id=self.assembler.response_id,
             model=self.assembler.model,
             failure=self.failure,
+            receipt=receipt,
+            payloads_dropped=self._call.payloads_dropped,
         )
 
     def _body_sha256(self) -> str:
@@ -272,9 +289,17 @@ def finished(run_id: str, record: Attempt) -> AttemptFinished:
         stop_reason=record.stop_reason,
         failure_kind=record.failure.kind if record.failure is not None else None,
         failure_reason=record.failure.reason if record.failure is not None else None,
+        receipt=record.receipt,
     )
 
 
+def request_id(run_id: str, number: int) -> str:
+    """Name the attempt of a run: a repeated attempt is another request."""
+    return f"{run_id}-{number}"
+
+
+_CANCELLED = Failure(kind="unavailable", reason="cancelled", message="cancelled before the answer was complete")
+_BROKEN = Failure(kind="provider", reason="broken", message="an error of this program ended the attempt")
 _CUT_OFF = Failure(
     kind="provider", reason="cut_off", message="the answer ended without saying that it is complete", status=200
 )

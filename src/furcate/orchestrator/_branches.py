@@ -15,7 +15,7 @@ import anyio.abc
 from furcate.orchestrator._coordinator import Coordinator, NextAction, Outcome
 from furcate.orchestrator._engine import Engine
 from furcate.primitives._checks import check_whole
-from furcate.primitives._errors import BranchCancelled, MisuseError
+from furcate.primitives._errors import BranchCancelled, FurcateError, MisuseError
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._observations import (
     Listener,
@@ -202,7 +202,9 @@ class Branches:
             branch.status = "succeeded"
         except Exception as error:
             branch.status, branch.error = "failed", error
-            _log.error("branch %s failed", branch.name or "(unnamed)", exc_info=error)
+            # Our own errors say all in a sentence; what an application's callback raised is found by its traceback.
+            trace = None if isinstance(error, FurcateError) else error
+            _log.error("branch %s failed: %s", branch.name or "(unnamed)", error, exc_info=trace)
             if self._on_failure == "cancel":
                 raise
         except BaseException as error:
@@ -214,6 +216,17 @@ class Branches:
 
     def __iter__(self) -> Iterator[Branch]:
         return iter(tuple(self._handles))
+
+    def __getitem__(self, name: str) -> Branch:
+        """Give the branch of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for branch in self._handles:
+            if branch.name == name:
+                return branch
+        raise KeyError(name)
 
     def __len__(self) -> int:
         return len(self._handles)

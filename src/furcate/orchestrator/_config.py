@@ -108,23 +108,21 @@ def check_resources(
         ConfigError: the first thing that is wrong, with what else is wrong in its `others`.
     """
     report = Report(where)
-    made = (
-        _by_name(report, "backends", backends, Backend),
-        _by_name(report, "profiles", profiles, Profile),
-        _by_name(report, "prompts", prompts, Prompt),
-    )
-    resources = _checked(report, *made, dialects)
+    made_backends = _by_name(report, "backends", backends, wanted=Backend)
+    made_profiles = _by_name(report, "profiles", profiles, wanted=Profile)
+    made_prompts = _by_name(report, "prompts", prompts, wanted=Prompt)
+    resources = _checked(report, made_backends, made_profiles, prompts=made_prompts, dialects=dialects)
     report.raise_first()
     return resources
 
 
-def _by_name(report: Report, kind: str, things: Iterable[_Thing], wanted: type[_Thing]) -> dict[str, _Thing | None]:
+def _by_name(report: Report, kind: str, things: Iterable[_Thing], *, wanted: type[_Thing]) -> dict[str, _Thing | None]:
     named: dict[str, _Thing | None] = {}
     for thing in things:
         if not isinstance(thing, wanted):
-            report.add("", kind, f"found a {type(thing).__name__}", f"give {wanted.__name__} values")
+            report.add("", kind, f"found a {type(thing).__name__}", remedy=f"give {wanted.__name__} values")
         elif thing.name in named:
-            report.add(table_name(kind, thing.name), "", "there are two of this name", "name them differently")
+            report.add(table_name(kind, thing.name), "", "there are two of this name", remedy="name them differently")
         else:
             named[thing.name] = thing
     return named
@@ -133,27 +131,31 @@ def _by_name(report: Report, kind: str, things: Iterable[_Thing], wanted: type[_
 def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tuple[Resources, Report]:
     report = Report(str(path))
     tables = _tables(report, _parsed(report, path), beside)
-    tools = _read(report, "tools", tables, read_tool)
+    tools = _read(report, "tools", tables, reader=read_tool)
     for name, tool in tools.items():
         if tool is not None:
             check_tool(Place(report, table_name("tools", name)), tool)
     around = Surroundings(path.parent, tools)
-    backends = _read(report, "backends", tables, read_backend)
-    profiles = _read(report, "profiles", tables, lambda t, name: read_profile(t, name, around, backends))
-    prompts = _read(report, "prompts", tables, lambda t, name: read_prompt(t, name, around))
-    return _checked(report, backends, profiles, prompts, dialects, _warnings(report.where, backends)), report
+    backends = _read(report, "backends", tables, reader=read_backend)
+    profiles = _read(
+        report, "profiles", tables, reader=lambda t, name: read_profile(t, name, around, backends=backends)
+    )
+    prompts = _read(report, "prompts", tables, reader=lambda t, name: read_prompt(t, name, around))
+    return _checked(
+        report, backends, profiles, prompts=prompts, dialects=dialects, warnings=_warnings(report.where, backends)
+    ), report
 
 
 def _parsed(report: Report, path: Path) -> dict[str, Any] | None:
     try:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
-        report.add("", "", f"no TOML: {error}", "mend the file there")
+        report.add("", "", f"no TOML: {error}", remedy="mend the file there")
     except RecursionError:
-        report.add("", "", "no TOML that can be read: it nests too deeply", "mend the file")
+        report.add("", "", "no TOML that can be read: it nests too deeply", remedy="mend the file")
     except Wrong as wrong:
         # The file itself is the place of the fault, so its name need not be said twice.
-        report.add("", "", wrong.problem.removeprefix(f"{path} "), wrong.remedy)
+        report.add("", "", wrong.problem.removeprefix(f"{path} "), remedy=wrong.remedy)
     return None
 
 
@@ -165,13 +167,13 @@ def _tables(report: Report, content: dict[str, Any] | None, beside: Collection[s
         if kind in beside:
             continue
         if kind not in tables:
-            report.add("", kind, "unknown table", guess(kind, _TABLES, "known tables"))
+            report.add("", kind, "unknown table", remedy=guess(kind, _TABLES, "known tables"))
         elif not isinstance(named, dict):
-            report.add("", kind, f"found {described(named)}", f"give tables such as [{kind}.NAME]")
+            report.add("", kind, f"found {described(named)}", remedy=f"give tables such as [{kind}.NAME]")
         else:
             tables[kind] = named
     if "backends" not in content:
-        report.add("", "", "there is no backend", "add a table such as [backends.NAME]")
+        report.add("", "", "there is no backend", remedy="add a table such as [backends.NAME]")
     return tables
 
 
@@ -179,6 +181,7 @@ def _read(
     report: Report,
     kind: str,
     tables: Mapping[str, Mapping[str, Any]],
+    *,
     reader: Callable[[Table, str], _Thing | None],
 ) -> dict[str, _Thing | None]:
     made: dict[str, _Thing | None] = {}
@@ -187,7 +190,7 @@ def _read(
         if isinstance(content, dict):
             made[name] = reader(Table(report, table_name(kind, name), content), name)
         else:
-            report.add(kind, name, f"found {described(content)}", f"give a table such as [{kind}.{name}]")
+            report.add(kind, name, f"found {described(content)}", remedy=f"give a table such as [{kind}.{name}]")
     return made
 
 
@@ -195,6 +198,7 @@ def _checked(
     report: Report,
     backends: Mapping[str, Backend | None],
     profiles: Mapping[str, Profile | None],
+    *,
     prompts: Mapping[str, Prompt | None],
     dialects: Collection[str],
     warnings: tuple[str, ...] = (),
@@ -205,14 +209,14 @@ def _checked(
         return Place(report, table_name(kind, name))
 
     if not backends and not report.faults:
-        report.add("", "backends", "there is no backend", "give at least one")
+        report.add("", "backends", "there is no backend", remedy="give at least one")
     sound = {name: check_backend(place("backends", name), b, dialects) for name, b in backends.items() if b}
     for name, profile in profiles.items():
         if profile is not None:
             check_profile(place("profiles", name), profile, {**backends, **sound})
     for name, prompt in prompts.items():
         if prompt is not None:
-            check_prompt(place("prompts", name), prompt, profiles, {**backends, **sound})
+            check_prompt(place("prompts", name), prompt, profiles, backends={**backends, **sound})
     return Resources(
         backends=sound,
         profiles={name: profile for name, profile in profiles.items() if profile},

@@ -42,7 +42,7 @@ class Place:
 
     def wrong(self, key: str, problem: str, remedy: str = "") -> None:
         """Note a fault at a key of the table."""
-        self.report.add(self.table, key, problem, remedy)
+        self.report.add(self.table, key, problem, remedy=remedy)
 
 
 def check_name(place: Place, name: str) -> None:
@@ -160,13 +160,14 @@ def check_profile(place: Place, profile: Profile, backends: Mapping[str, Backend
     backend = backends.get(profile.backend)
     if profile.tools and backend is not None and backend.kind == "embedded":
         place.wrong("tools", f"backend {backend.name!r} is embedded: {_NO_TOOLS}")
-    _check_tools(place, profile.tools, profile.tool_choice, profile)
+    _check_tools(place, profile.tools, profile.tool_choice, profile=profile)
 
 
 def check_prompt(
     place: Place,
     prompt: Prompt,
     profiles: Mapping[str, Profile | None],
+    *,
     backends: Mapping[str, Backend | None],
 ) -> None:
     """Check a prompt against the profiles and backends, and compile its templates and its contract.
@@ -185,7 +186,7 @@ def check_prompt(
     if prompt.tools and backend is not None and backend.kind == "embedded":
         place.wrong("tools", f"its profile's backend {backend.name!r} is embedded: {_NO_TOOLS}")
     # Without a sound profile nobody knows yet which tools there will be to choose from.
-    _check_tools(place, prompt.tools, prompt.tool_choice if profile is not None else None, profile)
+    _check_tools(place, prompt.tools, prompt.tool_choice if profile is not None else None, profile=profile)
     _check_templates(place, prompt)
     for name, _path in prompt.inputs:
         if not name.isidentifier():
@@ -214,7 +215,7 @@ def _check_templates(place: Place, prompt: Prompt) -> None:
         place.wrong("session", fault, "mend the template there")
 
 
-def _check_tools(place: Place, tools: tuple[Tool, ...], choice: str | None, profile: Profile | None) -> None:
+def _check_tools(place: Place, tools: tuple[Tool, ...], choice: str | None, *, profile: Profile | None) -> None:
     names = [tool.name for tool in tools]
     for name in sorted({name for name in names if names.count(name) > 1}):
         place.wrong("tools", f"{name!r} is there twice", "name each tool once")

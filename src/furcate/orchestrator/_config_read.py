@@ -46,7 +46,7 @@ class Report:
         self.where = where
         self.faults: list[ConfigError] = []
 
-    def add(self, table: str, key: str, problem: str, remedy: str = "") -> None:
+    def add(self, table: str, key: str, problem: str, *, remedy: str = "") -> None:
         """Note a fault."""
         self.faults.append(ConfigError(problem, where=self.where, table=table, key=key, remedy=remedy))
 
@@ -86,7 +86,7 @@ class Table:
     def wrong(self, key: str, problem: str, remedy: str = "") -> None:
         """Note a fault at a key of this table; an empty key is the table as a whole."""
         self.sound = False
-        self._report.add(self.name, (self._prefix + key).rstrip("."), problem, remedy)
+        self._report.add(self.name, (self._prefix + key).rstrip("."), problem, remedy=remedy)
 
     def read(self, readers: Mapping[str, Reader], required: Collection[str] = ()) -> dict[str, Any]:
         """Read the keys that are there; a wrong value is noted and left out, an unknown or missing key is noted.

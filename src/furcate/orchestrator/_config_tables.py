@@ -126,7 +126,7 @@ def read_tool(place: Table, name: str) -> Tool | None:
 
 
 def read_profile(
-    place: Table, name: str, around: Surroundings, backends: Mapping[str, Backend | None]
+    place: Table, name: str, around: Surroundings, *, backends: Mapping[str, Backend | None]
 ) -> Profile | None:
     """Read ``[profiles.NAME]``; None where something is wrong with it.
 
@@ -177,10 +177,10 @@ def _messages(place: Table, value: object, folder: Path) -> list[MessageTemplate
         what = "an empty list" if value == [] else described(value)
         place.wrong("messages", f"found {what}", 'give a list such as [{ role = "user", template = "..." }]')
         return []
-    return [_message_template(place, item, number, folder) for number, item in enumerate(value)]
+    return [_message_template(place, item, number, folder=folder) for number, item in enumerate(value)]
 
 
-def _message_template(place: Table, value: object, number: int, folder: Path) -> MessageTemplate:
+def _message_template(place: Table, value: object, number: int, *, folder: Path) -> MessageTemplate:
     key = f"messages[{number}]"
     empty = MessageTemplate("user", "")
     if not isinstance(value, dict):

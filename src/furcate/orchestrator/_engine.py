@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from uuid import uuid4
 
 import anyio
 
@@ -12,7 +13,7 @@ from furcate.admission import AdmissionStatistics, Gate
 from furcate.dialects import dialect_named
 from furcate.orchestrator._config import Resources, check_resources, load_config
 from furcate.orchestrator._embedded import Server, embedded_server
-from furcate.orchestrator._execute import Means, Run
+from furcate.orchestrator._execute import Means, Run, encode_ahead
 from furcate.orchestrator._plan import Plan, make_plan, named
 from furcate.orchestrator._prepared import Prepared
 from furcate.orchestrator._streaming import Stream
@@ -79,6 +80,7 @@ class Engine:
         self._gates = {name: Gate(backend.capacity) for name, backend in resources.backends.items()}
         self._transport = HttpTransport()
         self._servers: dict[str, Server] = {}
+        self._runtime_id = uuid4().hex
         self._open = False
 
     async def __aenter__(self) -> Engine:
@@ -145,7 +147,7 @@ class Engine:
             RequestError: the request is wrong.
         """
         plan = make_plan(self._resources, request, exchange)
-        dialect_named(plan.backend.dialect).encode(plan.call)
+        encode_ahead(plan, dialect_named(plan.backend.dialect))
         return Prepared(plan, lambda prepared: self._run_of(prepared).complete())
 
     def _start(
@@ -162,6 +164,7 @@ class Engine:
             transport=self._transport,
             address=self._address_of(plan.backend),
             listeners=self._listeners.with_ranks(plan.request.groups, plan.request.observers),
+            runtime_id=self._runtime_id,
         )
         return Run(plan, means, scope_id=scope_id, streamed=streamed)
 

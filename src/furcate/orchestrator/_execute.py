@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from math import inf
 from uuid import uuid4
 
 import anyio
@@ -19,21 +20,23 @@ from attrs import frozen
 
 from furcate.admission import Gate, Lease
 from furcate.dialects import Dialect
-from furcate.orchestrator._attempt import AttemptRun, finished
+from furcate.orchestrator._attempt import AttemptRun, finished, request_id
 from furcate.orchestrator._plan import Plan
 from furcate.orchestrator._policy import (
     CHECKED_STOPS,
     Decision,
     Done,
-    GiveUp,
     Repair,
+    Resume,
     Retry,
     WithoutSchema,
     after_answer,
     after_failure,
+    after_pause,
     usage_of,
 )
 from furcate.orchestrator._telling import Listeners
+from furcate.primitives._content import Origin, Part
 from furcate.primitives._errors import ProviderError
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._message import Message
@@ -45,10 +48,11 @@ from furcate.primitives._observations import (
     RunStatus,
     ValidationStatus,
 )
+from furcate.primitives._receipt import Failed
 from furcate.primitives._result import Attempt, Fault, Result, Validation
 from furcate.primitives._stream import AttemptRestarted, StreamEvent
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ModelCall, StopReason, WireRequest
-from furcate.transport import HttpTransport
+from furcate.transport import HttpTransport, TransportService, native_sha256, partition_reasoning
 from furcate.validation import repair_note
 
 
@@ -58,6 +62,7 @@ class Means:
 
     Attributes:
         address: says where the backend answers right now; asked for each attempt.
+        runtime_id: names the engine in receipts.
     """
 
     dialect: Dialect
@@ -65,6 +70,31 @@ class Means:
     transport: HttpTransport
     address: Callable[[], Awaitable[Address]]
     listeners: Listeners
+    runtime_id: str
+
+
+@frozen
+class _Step:
+    """Hold what an attempt sends, why, and how often it was sent."""
+
+    call: ModelCall
+    purpose: Purpose = "generate"
+    tries: int = 0
+
+
+def origin_of(plan: Plan) -> Origin:
+    """Give the tag of the state that a plan's answers bring."""
+    return Origin(plan.backend.provider, plan.backend.dialect, plan.call.model)
+
+
+def encode_ahead(plan: Plan, dialect: Dialect) -> WireRequest:
+    """Encode a plan's call as its provider may see it.
+
+    Raises:
+        RequestError: the dialect cannot carry it, or it holds foreign state where none may be.
+    """
+    parted = partition_reasoning(plan.call.history, origin_of(plan))
+    return dialect.encode(attrs.evolve(plan.call, history=parted.history))
 
 
 class Run:
@@ -87,15 +117,24 @@ class Run:
         self._value: object = None
         self._latest: AttemptRun | None = None
         self._lease_used: Lease | None = None
+        # What a provider said before it paused, and the history that it was said after.
+        self._resumed: tuple[Part, ...] = ()
+        self._before_pause = plan.call.history
         # Encoded before anything is queued for: a request that cannot be written never takes a place.
-        self._wire = means.dialect.encode(plan.call)
+        self._encoded = (plan.call, encode_ahead(plan, means.dialect))
+        self._native_sha256 = native_sha256(plan.request, plan.parent)
+        self._service = TransportService(
+            origin_of(plan), means.runtime_id, max_result_bytes=plan.backend.max_result_bytes
+        )
 
     @property
     def partial(self) -> Message | None:
         """What the latest attempt has brought so far; the whole message once the run has its result."""
         if self.result is not None:
             return self.result.message
-        return self._latest.partial if self._latest is not None else None
+        begun = self._latest.partial if self._latest is not None else None
+        parts = (*self._resumed, *(begun.parts if begun is not None else ()))
+        return Message("assistant", parts) if parts else None
 
     async def complete(self) -> Result:
         """Run to the end and give the result.
@@ -139,55 +178,62 @@ class Run:
 
     async def _attempt_until_done(self) -> AsyncGenerator[StreamEvent, None]:
         """Send the call, and what follows from it, until a decision ends the run; each pass holds one lease."""
-        call, wire = self._plan.call, self._wire
-        purpose: Purpose = "generate"
-        tries = 0
+        step = _Step(self._plan.call)
         pause: Retry | None = None
         while True:
             if pause is not None:
                 await anyio.sleep(pause.after_s)
             async with self._means.gate.lease(front=pause is not None) as lease:
                 while True:
-                    tries += 1
+                    step = attrs.evolve(step, tries=step.tries + 1)
                     if self._attempts and self._streamed:
-                        yield AttemptRestarted(len(self._attempts) + 1, purpose)
-                    attempt = self._begin(wire, purpose, lease)
+                        yield AttemptRestarted(len(self._attempts) + 1, step.purpose)
+                    attempt = self._begin(step, lease)
+                    failed: AttemptFailed | None = None
                     try:
                         events = attempt.events(self._means.transport, self._means.address, self._plan.credential)
                         async with aclosing(events):
                             async for event in events:
                                 yield event
                     except AttemptFailed as error:
-                        failed: AttemptFailed | None = error
-                    else:
-                        failed = None
+                        failed = error
                     finally:
                         self._end(attempt)
-                    decision = self._decide(attempt, call, tries)
-                    if isinstance(decision, Repair):
-                        call, purpose, tries = self._repaired(call, attempt, decision), "repair", 0
-                    elif isinstance(decision, WithoutSchema):
-                        call = attrs.evolve(call, schema=None)
-                    else:
+                    decision = self._decide(attempt, step)
+                    following = self._follow(decision, step, attempt)
+                    if following is None:
                         break
-                    wire = self._means.dialect.encode(call)
+                    step = following
             if isinstance(decision, Done):
                 return
-            if isinstance(decision, GiveUp):
-                assert failed is not None
-                raise failed
+            if not isinstance(decision, Retry):
+                raise AttemptFailed(attempt.failure or _STILL_PAUSED) from failed
             pause = self._announce(decision, attempt)
 
-    def _begin(self, wire: WireRequest, purpose: Purpose, lease: Lease) -> AttemptRun:
+    def _follow(self, decision: Decision, step: _Step, attempt: AttemptRun) -> _Step | None:
+        """Give what goes out next on the same lease; None where the lease is to go back."""
+        if isinstance(decision, Repair):
+            return _Step(self._repaired(step.call, attempt, decision), "repair")
+        if isinstance(decision, Resume):
+            return _Step(self._paused(step.call, attempt), "resume")
+        if isinstance(decision, WithoutSchema):
+            return attrs.evolve(step, call=attrs.evolve(step.call, schema=None))
+        return None
+
+    def _begin(self, step: _Step, lease: Lease) -> AttemptRun:
+        number = len(self._attempts) + 1
+        begun = self._service.begin(
+            step.call, request_id=request_id(self.id, number), native_request_sha256=self._native_sha256
+        )
         attempt = AttemptRun(
-            wire,
+            self._encode(step.call, begun.request),
+            begun,
             run_id=self.id,
-            number=len(self._attempts) + 1,
-            purpose=purpose,
+            number=number,
+            purpose=step.purpose,
             # The wait belongs to the attempt that it was for, not to the repairs that follow on the same lease.
             waited_s=lease.waited_s if lease is not self._lease_used else 0.0,
             backend=self._plan.backend,
-            model=self._plan.call.model,
             dialect=self._means.dialect,
         )
         self._lease_used = lease
@@ -195,28 +241,40 @@ class Run:
         self._means.listeners.tell(attempt.started())
         return attempt
 
+    def _encode(self, call: ModelCall, clean: ModelCall) -> WireRequest:
+        # A retry sends the very bytes that failed.
+        if self._encoded[0] is not call:
+            self._encoded = (call, self._means.dialect.encode(clean))
+        return self._encoded[1]
+
     def _end(self, attempt: AttemptRun) -> None:
-        record = attempt.record()
+        receipt = self._service.complete(attempt.outcome()).receipt
+        if isinstance(receipt.outcome, Failed) and receipt.outcome.kind == "result_size":
+            attempt.fail(Failure(kind="result_size", reason="result_size", message=receipt.outcome.message))
+        record = attempt.record(receipt)
         self._attempts.append(record)
         self._means.listeners.tell(finished(self.id, record))
 
-    def _decide(self, attempt: AttemptRun, call: ModelCall, tries: int) -> Decision:
+    def _decide(self, attempt: AttemptRun, step: _Step) -> Decision:
         """Check a completed answer, and look up what follows."""
         plan = self._plan
         if attempt.failure is not None:
             return after_failure(
                 attempt.failure,
                 plan.backend.retry,
-                tries=tries,
+                tries=step.tries,
                 content_shown=self._streamed and attempt.content_shown,
                 repeat_safe=plan.profile.repeat_safe,
-                schema_sent=call.schema is not None,
+                schema_sent=step.call.schema is not None,
                 chance=random.random(),
             )
+        if attempt.assembler.paused:
+            resumes = sum(1 for record in self._attempts if record.purpose == "resume")
+            return after_pause(resumes_left=plan.backend.retry.resumes - resumes)
         stop = self._stop(attempt)
         faults: tuple[Fault, ...] | None = None
         if plan.checker is not None and stop in CHECKED_STOPS:
-            checked = plan.checker.check(attempt.assembler.message().text)
+            checked = plan.checker.check(self._message(attempt).text)
             faults, self._value = checked.faults, checked.value
             self._rounds.append(faults)
         repairs = plan.contract.repairs if plan.contract is not None else 0
@@ -228,10 +286,25 @@ class Run:
         assert stop is not None, "an attempt without failure has stopped"
         return stop.reason
 
+    def _message(self, attempt: AttemptRun) -> Message:
+        """Give an attempt's message, with what came before a provider's pause at its beginning."""
+        if not self._resumed:
+            return attempt.message
+        return Message("assistant", (*self._resumed, *attempt.message.parts))
+
+    def _paused(self, call: ModelCall, attempt: AttemptRun) -> ModelCall:
+        """Make the call that hands a paused answer back as it is."""
+        said = self._message(attempt)
+        before = call.history if not self._resumed else self._before_pause
+        self._before_pause = before
+        self._resumed = said.parts
+        return attrs.evolve(call, history=before.extend((said,)))
+
     def _repaired(self, call: ModelCall, attempt: AttemptRun, repair: Repair) -> ModelCall:
         """Make the call that shows the model its latest answer and what is wrong with it; the base stays clean."""
         assert self._plan.contract is not None, "only a contract finds faults"
-        answer = attempt.assembler.message()
+        answer = self._message(attempt)
+        self._resumed = ()
         note = Message.user(repair_note(repair.faults, self._plan.contract))
         shown = (answer, note) if answer.text.strip() else (note,)
         return attrs.evolve(call, history=self._plan.call.history.extend(shown))
@@ -240,7 +313,8 @@ class Run:
         """Tell of the wait before a retry; one that would outlast the caller's deadline fails at once."""
         assert attempt.failure is not None
         deadline = anyio.current_effective_deadline()
-        if anyio.current_time() + retry.after_s > deadline:
+        # -inf says that this is cancelled already: no deadline to speak of, and the coming sleep lets that pass.
+        if deadline > -inf and anyio.current_time() + retry.after_s > deadline:
             left_s = max(0.0, deadline - anyio.current_time())
             word = "asks to wait" if retry.asked else "is tried again after"
             raise AttemptFailed(
@@ -258,7 +332,7 @@ class Run:
     def _conclude(self) -> Result:
         plan, attempt = self._plan, self._latest
         assert attempt is not None
-        message = attempt.assembler.message()
+        message = self._message(attempt)
         exchange = None
         if plan.capture:
             exchange = Exchange(
@@ -293,7 +367,7 @@ class Run:
             run_id=self.id,
             attempts=tuple(self._attempts),
             usage=usage_of(self._attempts),
-            partial=self._latest.partial if self._latest is not None else None,
+            partial=self.partial,
         )
 
     def _tell_start(self) -> None:
@@ -331,3 +405,11 @@ class Run:
 
     def _unfinished_validation(self) -> ValidationStatus:
         return "not_requested" if self._plan.checker is None else "skipped"
+
+
+_STILL_PAUSED = Failure(
+    kind="provider",
+    reason="still_paused",
+    message="the provider paused its answer more often than the backend's retry policy resumes (resumes)",
+    status=200,
+)

@@ -8,6 +8,8 @@ was cut off, refused, or asks for tools                Done (there is nothing to
 answered in another form, repairs left                 Repair, on the same lease
 answered in another form, no repairs left              Done (validation failed; the answer is kept)
 was refused for its schema by the server               WithoutSchema, on the same lease
+was paused by its provider, resumes left               Resume, on the same lease
+was paused once more                                   GiveUp
 failed, may be repeated, attempts left                 Retry, after the lease was given back
 failed otherwise                                       GiveUp
 =====================================================  ============================================
@@ -42,6 +44,11 @@ class Repair:
 
 
 @frozen
+class Resume:
+    """Send the paused answer back as it is, on the same lease, for the provider to go on."""
+
+
+@frozen
 class WithoutSchema:
     """Send the same call without its schema, on the same lease; the answer is checked here anyway."""
 
@@ -64,7 +71,16 @@ class GiveUp:
     """Conclude the run with the failure."""
 
 
-Decision: TypeAlias = Done | Repair | WithoutSchema | Retry | GiveUp
+Decision: TypeAlias = Done | Repair | Resume | WithoutSchema | Retry | GiveUp
+
+
+def after_pause(*, resumes_left: int) -> Decision:
+    """Decide after an answer that its provider set aside half-way.
+
+    Arguments:
+        resumes_left: how many resumes the policy still allows.
+    """
+    return Resume() if resumes_left > 0 else GiveUp()
 
 
 def after_answer(stop: StopReason, faults: tuple[Fault, ...] | None, *, repairs_left: int) -> Decision:

@@ -117,12 +117,12 @@ def render(prompt: Prompt, request: Request) -> Rendered:
         )
     inputs = {key: _read(path, key, name) for key, path in _paths(prompt, request, name).items()}
     messages = tuple(
-        _message(template, f"message {number} ({template.role})", request, inputs, name)
+        _message(template, f"message {number} ({template.role})", request, inputs=inputs, name=name)
         for number, template in enumerate(prompt.messages, start=1)
     )
     session_id = request.session_id
     if session_id is None and prompt.session is not None:
-        session_id = _text(prompt.session, "session template", request, inputs, name)
+        session_id = _text(prompt.session, "session template", request, inputs=inputs, name=name)
     return Rendered(messages, session_id)
 
 
@@ -163,15 +163,17 @@ def _read(path: Path, key: str, name: str) -> str:
         raise RenderError(problem, prompt=name, place=_input(key)) from error
 
 
-def _message(template: MessageTemplate, place: str, request: Request, inputs: Mapping[str, str], name: str) -> Message:
-    text = _text(template.template, place, request, inputs, name)
+def _message(
+    template: MessageTemplate, place: str, request: Request, *, inputs: Mapping[str, str], name: str
+) -> Message:
+    text = _text(template.template, place, request, inputs=inputs, name=name)
     try:
         return Message(template.role, text, template.cache)
     except (TypeError, ValueError) as error:
         raise RenderError(str(error), prompt=name, place=place) from error
 
 
-def _text(source: str, place: str, request: Request, inputs: Mapping[str, str], name: str) -> str:
+def _text(source: str, place: str, request: Request, *, inputs: Mapping[str, str], name: str) -> str:
     # Copied for each template, since methods such as `pop` change the lists and objects that a template is given.
     variables: dict[str, object] = {**thaw_object(request.vars), _INPUTS: dict(inputs)}
     try:

@@ -90,11 +90,13 @@ class Text:
 
     Attributes:
         attribution_complete: False where the text was cut off, so that citations may be missing.
+        payload: what its provider wants back with the text, such as a phase or an item id.
     """
 
     text: str
     attributions: tuple[Attribution, ...] = field(default=(), converter=_as_attributions)
     attribution_complete: bool = True
+    payload: ProviderPayload | None = field(default=None, kw_only=True)
 
 
 @frozen
@@ -135,12 +137,14 @@ class ToolCall:
         id: the id to answer with.
         arguments: the arguments as the model wrote them, mostly a JSON object.
         kind: ``function`` with JSON arguments, or ``custom`` with free-form input.
+        payload: what its provider wants back with the call, such as an item id.
     """
 
     id: str
     name: str
     arguments: str = ""
     kind: Literal["function", "custom"] = "function"
+    payload: ProviderPayload | None = field(default=None, kw_only=True)
 
     def parsed(self) -> Plain:
         """Parse the arguments afresh; no arguments are an empty object.

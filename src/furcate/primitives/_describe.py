@@ -100,8 +100,12 @@ def _attribution(attribution: Attribution) -> dict[str, Plain]:
 
 def _opaque(part: Part) -> dict[str, Plain]:
     match part:
-        case Text() if any(a.replay for a in part.attributions):
-            return {"replay": [_payload(a.replay) for a in part.attributions]}
+        case Text():
+            replays: list[Plain] = [_payload(a.replay) for a in part.attributions]
+            held: dict[str, Plain] = {"replay": replays} if any(replays) else {}
+            return {**held, "payload": _payload(part.payload)} if part.payload is not None else held
+        case ToolCall() if part.payload is not None:
+            return {"payload": _payload(part.payload)}
         case Reasoning():
             return {"state": _state(part.state)}
         case HostedActivity():

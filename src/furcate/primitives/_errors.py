@@ -8,9 +8,12 @@ FurcateError
         RenderError             a template or an input file failed
         UnansweredToolCallError a continuation leaves the model's tool call without its result
         UnsupportedError        the dialect or the profile cannot carry what was asked
+        PayloadError            a payload of the call's own provider cannot be decoded
+        ForeignReasoningState   an open tool exchange holds reasoning state of another provider
         SchemaError             a contract's schema is no JSON Schema
     ProviderError           an execution ended without a completed answer
     LocalModelError         the embedded model could not be fetched or started
+    ReceiptError            a document is no transport receipt
     NotCaptured             an exchange was asked of a result that did not capture
     NotValid                a value was asked of an answer that did not pass its contract
     BranchCancelled         the outcome of a cancelled branch was asked for
@@ -26,6 +29,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from furcate.primitives._message import Message
+    from furcate.primitives._receipt import TransportReceipt
     from furcate.primitives._result import Attempt, Fault
     from furcate.primitives._usage import Usage
     from furcate.primitives._wire import Failure
@@ -131,6 +135,30 @@ class UnsupportedError(RequestError):
     """Raised when the dialect or the profile cannot carry what a request asks for."""
 
 
+class PayloadError(RequestError):
+    """Raised when a payload of the call's own provider cannot be decoded, so that it cannot go back to it."""
+
+
+class ForeignReasoningState(RequestError):
+    """Raised when an open tool exchange holds reasoning state of another provider.
+
+    Within a tool exchange a provider wants its reasoning back; another's it cannot read, and leaving it out would
+    change what the model knows. Answer the tool calls on the backend that made them.
+
+    Attributes:
+        provider: the provider that was asked.
+        foreign: the providers whose state was found, sorted.
+    """
+
+    def __init__(self, provider: str, foreign: tuple[str, ...]) -> None:
+        self.provider = provider
+        self.foreign = tuple(sorted(set(foreign)))
+        super().__init__(
+            f"the open tool exchange holds reasoning state of {', '.join(self.foreign)}, which {provider!r} cannot "
+            "read; answer its tool calls on a backend of that provider"
+        )
+
+
 class SchemaError(RequestError):
     """Raised when a contract's schema is no JSON Schema, or a class has none."""
 
@@ -162,9 +190,28 @@ class ProviderError(FurcateError):
         self.partial = partial
         super().__init__(f"{failure.kind}: {failure.message}")
 
+    @property
+    def receipts(self) -> tuple[TransportReceipt, ...]:
+        """The receipts of all attempts, in order."""
+        return tuple(attempt.receipt for attempt in self.attempts if attempt.receipt is not None)
+
 
 class LocalModelError(FurcateError):
     """Raised when the embedded model's weights or its server process are not to be had."""
+
+
+class ReceiptError(FurcateError):
+    """Raised when a document is no transport receipt, or a receipt contradicts what was sent.
+
+    Attributes:
+        place: the member, as ``$.outcome.Failed.kind``.
+        problem: what is wrong with it.
+    """
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"receipt: {place} {problem}")
 
 
 class NotCaptured(FurcateError):

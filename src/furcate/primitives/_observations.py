@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from attrs import frozen
 
+from furcate.primitives._receipt import TransportReceipt
 from furcate.primitives._usage import UNKNOWN, Usage
 from furcate.primitives._wire import FailureKind, StopReason
 
@@ -66,6 +67,7 @@ class AttemptFinished:
     Attributes:
         body_sha256: digest of the exact HTTP body, in hex.
         first_event_s: from sending to the first content event; None where none came.
+        receipt: what can be said of the attempt afterwards.
     """
 
     run_id: str
@@ -80,6 +82,7 @@ class AttemptFinished:
     stop_reason: StopReason | None = None
     failure_kind: FailureKind | None = None
     failure_reason: str | None = None
+    receipt: TransportReceipt | None = None
 
 
 @frozen(kw_only=True)

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
+from attrs.validators import optional
 
 from furcate.primitives._checks import optional_seconds, seconds, whole
 from furcate.primitives._contract import Contract
 from furcate.primitives._message import CacheHint, Role
 from furcate.primitives._settings import Settings, Tool, as_tools
-from furcate.primitives._wire import ChatSwitches
+from furcate.primitives._wire import ChatSwitches, UnknownContent
 
 CredentialSource: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a callable (sync or async) that gives one, asked afresh for each attempt."""
@@ -20,6 +21,12 @@ CredentialSource: TypeAlias = str | Callable[[], str | Awaitable[str]]
 
 def _as_pairs(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     return tuple(dict(value).items())
+
+
+def _as_names(value: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError("server_tools is a str; give a list of names")
+    return tuple(value)
 
 
 @frozen(kw_only=True)
@@ -47,11 +54,13 @@ class RetryPolicy:
         attempts: most attempts of one generation, the first included.
         first_backoff_s: upper end of the first wait in seconds; it doubles with each further one.
         max_backoff_s: the longest wait in seconds that is chosen without a hint of the server.
+        resumes: how often an answer that the provider paused is sent back for it to go on.
     """
 
     attempts: int = field(default=3, validator=whole(1))
     first_backoff_s: float = field(default=0.5, validator=seconds)
     max_backoff_s: float = field(default=30.0, validator=seconds)
+    resumes: int = field(default=5, validator=whole(0))
 
 
 @frozen
@@ -69,6 +78,9 @@ class Backend:
         provider: identity of the realm in which opaque state may be replayed; defaults to the name.
         capacity: most requests at once; 8 by default, 1 for the embedded model.
         extra_headers: further header pairs, sent as they are.
+        unknown_content: ``fail``, or ``carry`` to keep content of an unknown kind as an opaque part of its origin.
+        replay_item_ids: whether ids of earlier output items are sent back with them (``openai-responses``).
+        max_result_bytes: how large a result may be, in bytes of its MessagePack form; None sets no limit.
         limits: time limits of an attempt.
         retry: how failed attempts are repeated.
         switches: what a server of the ``openai-chat`` dialect differs in.
@@ -84,6 +96,9 @@ class Backend:
     provider: str = field(kw_only=True)
     capacity: int = field(kw_only=True, validator=whole(1))
     extra_headers: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, converter=_as_pairs, repr=False)
+    unknown_content: UnknownContent = field(default="fail", kw_only=True)
+    replay_item_ids: bool = field(default=False, kw_only=True)
+    max_result_bytes: int | None = field(default=None, kw_only=True, validator=optional(whole(1)))
     limits: TimeLimits = field(factory=TimeLimits, kw_only=True)
     retry: RetryPolicy = field(factory=RetryPolicy, kw_only=True)
     switches: ChatSwitches = field(factory=ChatSwitches, kw_only=True)
@@ -108,6 +123,8 @@ class Profile:
         model: the model's name on the wire.
         settings: sampling and limits.
         tools: function tools that every request on this profile offers.
+        server_tools: capabilities that the provider runs on its own side; declaring one is the owner's claim that the
+            route serves it.
         tool_choice: ``auto``, ``none``, ``required``, or a declared tool's name.
         repeat_safe: whether a request that was sent but not answered may be sent again.
         stream: whether answers are fetched as streams even where nobody watches, which finds dead connections sooner.
@@ -118,6 +135,7 @@ class Profile:
     model: str
     settings: Settings = field(factory=Settings, kw_only=True)
     tools: tuple[Tool, ...] = field(default=(), converter=as_tools, kw_only=True)
+    server_tools: tuple[str, ...] = field(default=(), converter=_as_names, kw_only=True)
     tool_choice: str | None = field(default=None, kw_only=True)
     repeat_safe: bool = field(default=False, kw_only=True)
     stream: bool = field(default=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from attrs import field, frozen
 
 from furcate.primitives._errors import NotCaptured, NotValid
@@ -9,8 +11,11 @@ from furcate.primitives._exchange import Exchange
 from furcate.primitives._json import FrozenMap, thaw
 from furcate.primitives._message import Message
 from furcate.primitives._observations import Purpose, RunStatus, ValidationStatus
+from furcate.primitives._receipt import TransportReceipt
 from furcate.primitives._usage import UNKNOWN, Usage
 from furcate.primitives._wire import Failure, StopReason
+
+_Wanted = TypeVar("_Wanted")
 
 
 @frozen
@@ -61,6 +66,9 @@ class Attempt:
         response_id: the provider's id of its response.
         model: the model that the provider says answered.
         failure: why it gave no completed answer, where it did not.
+        receipt: what can be said of it afterwards.
+        payloads_dropped: how many foreign payloads of earlier turns were left out, beside the foreign reasoning that
+            the receipt counts.
     """
 
     number: int
@@ -76,6 +84,8 @@ class Attempt:
     response_id: str | None = None
     model: str | None = None
     failure: Failure | None = None
+    receipt: TransportReceipt | None = None
+    payloads_dropped: int = 0
 
 
 @frozen(kw_only=True)
@@ -103,6 +113,11 @@ class Result:
     def text(self) -> str:
         """The answer's text."""
         return self.message.text
+
+    @property
+    def receipts(self) -> tuple[TransportReceipt, ...]:
+        """The receipts of all attempts, in order."""
+        return tuple(attempt.receipt for attempt in self.attempts if attempt.receipt is not None)
 
     @property
     def captured(self) -> bool:
@@ -137,3 +152,15 @@ class Result:
             )
         value = validation.value
         return thaw(value) if isinstance(value, (FrozenMap, tuple)) else value
+
+    def value_as(self, wanted: type[_Wanted]) -> _Wanted:
+        """Give the value, known to be an instance of `wanted`: the class that the contract was made of.
+
+        Raises:
+            NotValid: the answer did not pass a contract.
+            TypeError: the contract made something else of it.
+        """
+        value = self.value
+        if not isinstance(value, wanted):
+            raise TypeError(f"the value is a {type(value).__name__}, not a {wanted.__name__}; see Contract.of")
+        return value

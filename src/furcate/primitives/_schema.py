@@ -75,7 +75,7 @@ def _object(cls: type, definitions: dict[str, Plain], names: dict[type, str]) ->
     for name, needed, metadata in _fields(cls):
         if name not in hints:
             raise SchemaError(f"{cls.__name__}.{name} has no type; annotate the field")
-        described = _type(hints[name], f"{cls.__name__}.{name}", definitions, names)
+        described = _type(hints[name], f"{cls.__name__}.{name}", definitions, names=names)
         extra = thaw(freeze(metadata.get("schema", {})))
         if isinstance(extra, dict):
             described = {**described, **extra}
@@ -90,28 +90,28 @@ def _object(cls: type, definitions: dict[str, Plain], names: dict[type, str]) ->
     }
 
 
-def _type(hint: object, where: str, definitions: dict[str, Plain], names: dict[type, str]) -> dict[str, Plain]:
+def _type(hint: object, where: str, definitions: dict[str, Plain], *, names: dict[type, str]) -> dict[str, Plain]:
     if hint in _SCALARS:
         return dict(_SCALARS[hint])
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
-        return _type(arguments[0], where, definitions, names)
+        return _type(arguments[0], where, definitions, names=names)
     if origin is typing.Literal:
         return _enumeration(arguments, where)
     if origin in (typing.Union, types.UnionType):
-        options: list[Plain] = [_type(a, where, definitions, names) for a in arguments]
+        options: list[Plain] = [_type(a, where, definitions, names=names) for a in arguments]
         return {"anyOf": options}
     if origin in _SETS and arguments:
-        return {"type": "array", "uniqueItems": True, "items": _type(arguments[0], where, definitions, names)}
+        return {"type": "array", "uniqueItems": True, "items": _type(arguments[0], where, definitions, names=names)}
     if origin is tuple and arguments and arguments[-1] is not ...:
-        items: list[Plain] = [_type(a, where, definitions, names) for a in arguments]
+        items: list[Plain] = [_type(a, where, definitions, names=names) for a in arguments]
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
     if origin in _SEQUENCES and arguments:
-        return {"type": "array", "items": _type(arguments[0], where, definitions, names)}
+        return {"type": "array", "items": _type(arguments[0], where, definitions, names=names)}
     if origin in _MAPPINGS and len(arguments) == 2 and arguments[0] is str:
-        return {"type": "object", "additionalProperties": _type(arguments[1], where, definitions, names)}
+        return {"type": "object", "additionalProperties": _type(arguments[1], where, definitions, names=names)}
     if isinstance(hint, type):
-        return _class(hint, where, definitions, names)
+        return _class(hint, where, definitions, names=names)
     raise SchemaError(f"{where} has the type {hint!r}, which has no JSON form")
 
 
@@ -122,7 +122,7 @@ def _enumeration(values: Iterable[Json], where: str) -> dict[str, Plain]:
         raise SchemaError(f"{where} has a choice that has no JSON form: {error}") from error
 
 
-def _class(hint: type, where: str, definitions: dict[str, Plain], names: dict[type, str]) -> dict[str, Plain]:
+def _class(hint: type, where: str, definitions: dict[str, Plain], *, names: dict[type, str]) -> dict[str, Plain]:
     if issubclass(hint, enum.Enum):
         return _enumeration((member.value for member in hint), where)
     if not (attrs.has(hint) or dataclasses.is_dataclass(hint)):

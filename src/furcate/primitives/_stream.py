@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from furcate.primitives._content import Attribution, HostedActivity, Media, ReasoningState
+from furcate.primitives._content import Attribution, HostedActivity, Media, ProviderPayload, ReasoningState
 from furcate.primitives._usage import Usage
 from furcate.primitives._wire import Failure, StopReason
 
@@ -67,6 +67,14 @@ class ToolCallDelta:
 
 
 @frozen
+class PartPayload:
+    """Carry what the provider wants back with the text or the tool call at `index`; a later one replaces it."""
+
+    index: int
+    payload: ProviderPayload
+
+
+@frozen
 class Citation:
     """Carry one citation of the text part at `index`."""
 
@@ -112,6 +120,11 @@ class Stopped:
 
 
 @frozen
+class Paused:
+    """Tell that the provider set its answer aside half-way and goes on when it gets what it said so far back."""
+
+
+@frozen
 class StreamFailed:
     """Tell that the provider ended its answer with an error."""
 
@@ -140,12 +153,14 @@ StreamEvent: TypeAlias = (
     | ReasoningDelta
     | ReasoningSealed
     | ToolCallDelta
+    | PartPayload
     | Citation
     | HostedTransition
     | MediaArrived
     | PartEnded
     | UsageReported
     | Stopped
+    | Paused
     | StreamFailed
     | Noticed
     | AttemptRestarted

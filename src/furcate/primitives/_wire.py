@@ -53,6 +53,10 @@ class AttemptFailed(Exception):
         super().__init__(failure.message)
 
 
+UnknownContent: TypeAlias = Literal["fail", "carry"]
+"""What becomes of content of a kind that a dialect does not know: a typed failure, or an opaque part of its origin."""
+
+
 @frozen
 class Address:
     """Say where a backend answers right now.
@@ -101,7 +105,9 @@ class ModelCall:
         tools: function tools, in declared order.
         tool_choice: ``auto``, ``none``, ``required``, a declared tool's name, or None to leave it out.
         schema: name and JSON Schema of a structured answer, or None.
+        server_tools: capabilities that the provider runs on its own side, by our names, in declared order.
         stream: whether the answer is asked for as a stream.
+        replay_item_ids: whether ids of earlier output items go back with them (``openai-responses``).
         switches: what the server differs in.
     """
 
@@ -111,7 +117,9 @@ class ModelCall:
     tools: tuple[Tool, ...] = ()
     tool_choice: str | None = None
     schema: tuple[str, FrozenMap] | None = None
+    server_tools: tuple[str, ...] = ()
     stream: bool = True
+    replay_item_ids: bool = False
     switches: ChatSwitches = field(factory=ChatSwitches)
 
 

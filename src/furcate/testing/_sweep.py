@@ -135,7 +135,7 @@ async def sweep(
             raise SweepError(f"tasks are left: {meter.tasks_left}", checkpoint=at, loop=loop)
         if checkpoints is None:
             checkpoints = meter.seen
-        if at is not None and meter.seen < at:
+        if at is not None and meter.seen < at and at > checkpoints:
             return Sweep(loop=loop, checkpoints=checkpoints, cuts=tuple(cuts))
         at = 1 if at is None else at + every
         if at > most:

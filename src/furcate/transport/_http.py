@@ -53,7 +53,7 @@ class HttpTransport:
             await _close(client)
 
     def call(
-        self, wire: WireRequest, address: Address, headers: tuple[tuple[str, str], ...], connect_s: float | None
+        self, wire: WireRequest, address: Address, headers: tuple[tuple[str, str], ...], *, connect_s: float | None
     ) -> HttpCall:
         """Make one call, to be used as ``async with transport.call(...) as call``.
 
