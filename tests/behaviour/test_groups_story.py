@@ -135,3 +135,24 @@ async def test_concurrent_runs_keep_their_usage_apart(engine_for, ask) -> None:
     assert [(r.usage.input_tokens, r.usage.output_tokens) for r in results] == [(9, 3)] * 4
     assert group.summary().usage.input_tokens.known == 36
     assert group.summary().usage.output_tokens.known == 12
+
+
+@pytest.mark.req("S4-113")
+def test_a_group_promises_no_end_that_was_not_told() -> None:
+    """A run whose end is never heard stays a running member for ever; nothing waits for it and nothing is made up."""
+    group = furcate.Group()
+    group.on_event(
+        furcate.RunStarted(
+            run_id="r", parent_run_id=None, prompt=None, profile="p", backend="b", model="m", dialect="openai-chat"
+        )
+    )
+    summary = group.summary()
+    assert (summary.running, summary.ended) == (1, 0)
+    assert summary.run_seconds_total is None
+    assert summary.usage.output_tokens.known is None
+
+
+@pytest.mark.req("S4-115")
+def test_the_documentation_says_that_overlapping_totals_do_not_add_up() -> None:
+    """Whoever reads the summary's documentation is warned."""
+    assert "do not add up" in (furcate.GroupSummary.__doc__ or "")

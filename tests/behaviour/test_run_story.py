@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import anyio
 import pytest
 
@@ -493,3 +495,28 @@ async def test_a_schema_that_the_server_refuses_is_checked_here_instead(engine_f
     assert [attempt.status for attempt in result.attempts] == ["failed", "succeeded"]
     assert result.usage.known
     assert not [event for event in recorder.events if isinstance(event, furcate.AttemptsPaused)]
+
+
+@pytest.mark.field(11)
+@pytest.mark.parametrize("leave", ["break", "cancel"])
+async def test_a_slow_observers_record_is_whole(engine_for, ask, tmp_path, leave) -> None:
+    """Leaving or cancelling right after the last piece: the end is told once, and what an observer writes is whole."""
+    path = tmp_path / "ends.txt"
+
+    def write(event: furcate.Observation) -> None:
+        if isinstance(event, furcate.RunFinished):
+            with path.open("a") as file:
+                for piece in ("one ", "whole ", f"record: {event.status}\n"):
+                    time.sleep(0.02)
+                    file.write(piece)
+
+    async with StubProvider(answer(deltas=["last"])) as stub, engine_for(stub, observers=[write]) as engine:
+        with anyio.CancelScope() as scope:
+            async with engine.stream(ask()) as stream:
+                async for event in stream:
+                    if isinstance(event, furcate.TextDelta):
+                        if leave == "break":
+                            break
+                        scope.cancel()
+        assert engine.statistics()["stub"].in_use == 0
+    assert path.read_text() == "one whole record: cancelled\n"
