@@ -1,19 +1,43 @@
-"""Answers of ``openai-chat`` servers, cut in every way, against what a second opinion counted in them."""
+"""Answers of ``openai-chat`` servers, cut in every way, against what a second opinion counted in them.
+
+| expected | is |
+| --- | --- |
+| text | the message's text: length in code points, SHA-256 |
+| refusal | the message's refusal: SHA-256 |
+| hosted.calls | completed hosted activities, by number |
+| citations | attributions of the text: how many, which URLs |
+| reasoning.text_codepoints | length of the reasoning parts' text |
+| reasoning.opaque | sealed or signed items in states of the format openrouter.reasoning_details |
+| tool_calls | names, ids, parsed arguments |
+| stop.reason | the stop reason by `_STOPS`; a refusal part makes it ``refusal``; with none given, what came decides |
+| usage | the usage; input without what was read from a cache or written to one |
+| errors | the failure's message holds the first error's |
+| http_error | status, kind, words, and whether it may be retried |
+
+Not looked at, since nothing is made of it: logprobs, moderation, content filter results and choices other than the
+first (told as notices, or left unread), and the framing facts under ``sse``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import attrs
 import pytest
 
 from furcate.dialects import Assembler, dialect_named
-from furcate.primitives._content import Origin, Reasoning, Text
-from furcate.primitives._stream import StreamEvent
-from furcate.primitives._wire import ResponseHead
+from furcate.primitives._content import HostedActivity, Origin, Reasoning, ReasoningState, Text, ToolCall, ToolResult
+from furcate.primitives._history import History
+from furcate.primitives._json import FrozenMap
+from furcate.primitives._message import Message
+from furcate.primitives._settings import Settings, Tool
+from furcate.primitives._stream import Stopped, StreamEvent, StreamFailed
+from furcate.primitives._wire import AttemptFailed, ChatSwitches, ModelCall, ResponseHead
 
 _OWN = Path(__file__).parent.parent / "data" / "openai-chat"
 _ORIGIN = Origin("own", "openai-chat", "own-model")
@@ -28,6 +52,8 @@ def _recordings() -> Path | None:
 
 
 def _is(kind: str, folder: Path) -> bool:
+    if kind == "request":
+        return (folder / "request.json").exists()
     if kind == "stream":
         return (folder / "response.sse").exists()
     return ("http_error" in _expectation(folder)) == (kind == "error")
@@ -89,6 +115,8 @@ def test_answers_hold_what_was_counted(folder: Path) -> None:
     thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
     assert sum(len(thought.text) for thought in thoughts) == expect["reasoning"]["text_codepoints"]
     assert sum(_opaque(thought) for thought in thoughts) == expect["reasoning"]["opaque"]
+    ran = [part for part in message.parts if isinstance(part, HostedActivity) and part.state == "completed"]
+    assert len(ran) == len((expect.get("hosted") or {}).get("calls", ()))
     cited = [one for part in message.parts if isinstance(part, Text) for one in part.attributions]
     assert len(cited) == expect["citations"]["count"]
     assert sorted({one.source.url for one in cited}) == expect["citations"]["urls"]
@@ -99,7 +127,7 @@ def test_answers_hold_what_was_counted(folder: Path) -> None:
 
 
 def _opaque(thought: Reasoning) -> int:
-    if thought.state is None:
+    if thought.state is None or thought.state.format != "openrouter.reasoning_details":
         return 0
     details = json.loads(thought.state.data)
     return sum(1 for detail in details if detail["type"] == "reasoning.encrypted" or detail.get("signature"))
@@ -152,3 +180,130 @@ def test_error_responses_are_understood(folder: Path) -> None:
 def test_cutting_changes_nothing(folder: Path, size: int) -> None:
     """A stream gives the same events whole, byte by byte, and in pieces of 3, 17 and 64 bytes."""
     assert _decode(folder, size) == _decode(folder)
+
+
+@pytest.mark.parametrize("folder", _cases("stream"))
+def test_damage_is_a_typed_failure_at_worst(folder: Path) -> None:
+    """A recorded stream that is cut, reordered, doubled or damaged gives an answer or a typed failure."""
+    body = (folder / "response.sse").read_bytes()
+    chance = random.Random(folder.name)
+    for _ in range(25):
+        damaged = _damage(body, chance)
+        decoder = _CHAT.decoder(_ORIGIN, chance.choice(["fail", "carry"]))
+        events: list[StreamEvent] = []
+        try:
+            while damaged:
+                size = chance.randint(1, 4000)
+                events += decoder.feed(damaged[:size])
+                damaged = damaged[size:]
+            events += decoder.finish()
+        except AttemptFailed:
+            continue
+        assembler = Assembler()
+        for event in events:
+            assembler.add(event)
+        assembler.partial()
+        assembler.message()
+        assert sum(isinstance(event, Stopped | StreamFailed) for event in events) == 1
+
+
+def _damage(body: bytes, chance: random.Random) -> bytes:
+    kind = chance.randrange(4)
+    if kind == 0:
+        return body[: chance.randrange(len(body))]
+    if kind == 1:
+        changed = bytearray(body)
+        for _ in range(chance.randint(1, 8)):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        return bytes(changed)
+    events = body.replace(b"\r\n", b"\n").split(b"\n\n")
+    if kind == 2:
+        chance.shuffle(events)
+    else:
+        events.insert(chance.randrange(len(events)), chance.choice(events))
+    return b"\n\n".join(events)
+
+
+# Where a request can be written in several ways: what we write, made of what was recorded.
+_READ = {"model", "messages", "stream", "stream_options", "tools", "tool_choice", "response_format"}
+_SETTINGS = ("temperature", "top_p", "seed", "reasoning_effort")
+
+
+def _call_of(request: Mapping[str, Any]) -> ModelCall:
+    field: Literal["max_tokens", "max_completion_tokens"]
+    field = "max_completion_tokens" if "max_completion_tokens" in request else "max_tokens"
+    functions = [tool["function"] for tool in request.get("tools", ()) if tool["type"] == "function"]
+    server_tools = ("web_search",) if request.get("web_search_options") == {} else ()
+    read = {*_READ, *_SETTINGS, field, "stop", "web_search_options"}
+    extra = {key: value for key, value in request.items() if key not in read}
+    if "tools" in request and not functions:  # a gateway's own tools have no name of ours
+        extra["tools"] = request["tools"]
+    wanted = request.get("response_format", {}).get("json_schema")
+    return ModelCall(
+        model=request["model"],
+        history=History([_message(message) for message in request["messages"]]),
+        settings=Settings(
+            max_output_tokens=request.get(field),
+            stop=tuple(request.get("stop", ())),
+            extra_body=extra,
+            **{name: request[name] for name in _SETTINGS if name in request},
+        ),
+        tools=tuple(Tool(one["name"], one.get("description", ""), one["parameters"]) for one in functions),
+        tool_choice=request.get("tool_choice"),
+        schema=(wanted["name"], FrozenMap(wanted["schema"])) if wanted else None,
+        server_tools=server_tools,
+        stream=request.get("stream", False),
+        switches=ChatSwitches(max_tokens_field=field, stream_usage="stream_options" in request),
+    )
+
+
+def _message(wire: Mapping[str, Any]) -> Message:
+    if wire["role"] == "tool":
+        return Message.tool(ToolResult(wire["tool_call_id"], wire["content"]))
+    content = wire.get("content") or ()
+    parts: list[Any] = [Text(content)] if isinstance(content, str) else [Text(one["text"]) for one in content]
+    if "reasoning_content" in wire:
+        state = ReasoningState(_ORIGIN, "openai-chat.reasoning_content", wire["reasoning_content"].encode())
+        parts.append(Reasoning(wire["reasoning_content"], state))
+    calls = ((call["id"], call["function"]) for call in wire.get("tool_calls", ()))
+    parts.extend(ToolCall(its_id, function["name"], function["arguments"]) for its_id, function in calls)
+    return Message(wire["role"], tuple(parts))
+
+
+def _plainly(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a recorded request as we do: whether it streams, one text as a string, and no empty description."""
+    messages = [
+        {**one, "content": one["content"][0]["text"]} if isinstance(one.get("content"), list) else one
+        for one in request["messages"]
+    ]
+    written = {"stream": False, **request, "messages": messages}
+    for tool in written.get("tools", ()):
+        if not tool.get("function", {}).get("description", "x"):
+            del tool["function"]["description"]
+    return written
+
+
+@pytest.mark.parametrize("folder", _cases("request"))
+def test_requests_are_those_that_were_sent(folder: Path) -> None:
+    """A call like the recorded one is the same JSON wherever the dialect leaves no choice."""
+    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+    sent = json.loads(b"".join(_CHAT.encode(_call_of(request)).body))
+    assert sent == _plainly(request)
+
+
+def _exchanges() -> list[Any]:
+    pairs = [(_OWN, "reasoning-exchange"), (_recordings(), "reasoning-tool-call")]
+    return [
+        pytest.param(place / f"{name}-1", place / f"{name}-2", id=name) for place, name in pairs if place is not None
+    ]
+
+
+@pytest.mark.parametrize(("first", "second"), _exchanges())
+def test_an_exchange_goes_on_as_it_was_sent(first: Path, second: Path) -> None:
+    """The request after a tool call, made of the decoded answer, is the request that was sent then."""
+    then = json.loads((second / "request.json").read_text(encoding="utf-8"))
+    answer = _assembled(first).message()
+    result = Message.tool(ToolResult(answer.tool_calls[0].id, then["messages"][-1]["content"]))
+    call = _call_of(json.loads((first / "request.json").read_text(encoding="utf-8")))
+    call = attrs.evolve(call, history=call.history.extend([answer]).extend([result]))
+    assert json.loads(b"".join(_CHAT.encode(call).body)) == then

@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from furcate.dialects import Assembler, dialect_named
-from furcate.primitives._content import Attribution, Media, Origin, Reasoning, Refusal, Source, Text, ToolCall
+from furcate.primitives._content import (
+    Attribution,
+    Media,
+    Origin,
+    Reasoning,
+    ReasoningState,
+    Refusal,
+    Source,
+    Text,
+    ToolCall,
+)
 from furcate.primitives._message import Message
 from furcate.primitives._stream import Noticed, ResponseStarted, Stopped, StreamEvent, StreamFailed, TextDelta
 from furcate.primitives._usage import UNKNOWN, Usage
@@ -21,6 +31,7 @@ from furcate.primitives._wire import AttemptFailed, StopReason
 _CHAT = dialect_named("openai-chat")
 _ORIGIN = Origin("p", "openai-chat", "m")
 _DONE = "data: [DONE]\n\n"
+_WANTED_BACK = ReasoningState(_ORIGIN, "openai-chat.reasoning_content", b"hm")
 
 
 def _sse(*chunks: object, end: str = _DONE) -> bytes:
@@ -101,7 +112,7 @@ def test_streamed_and_whole_are_one_message() -> None:
     assert whole.message() == streamed.message()
     assert whole.stop == streamed.stop == Stopped("tool_use")
     assert whole.message().parts == (
-        Reasoning("hm"),
+        Reasoning("hm", _WANTED_BACK),
         Text("Hello", (Attribution(Source("u", "t"), range=(0, 2)),)),
         Refusal("no"),
         ToolCall("c", "f", '{"a": 1}'),
@@ -302,9 +313,10 @@ def test_later_usage_replaces() -> None:
 
 def test_reasoning_in_its_spellings() -> None:
     """Reasoning is read under either name, once where both are sent, and as parts of the content."""
-    for delta in ({"reasoning": "hm"}, {"reasoning_content": "hm"}, {"reasoning": "hm", "reasoning_content": "hm"}):
+    one, other = {"reasoning_content": "hm"}, {"reasoning": "hm"}
+    for delta, state in ((one, _WANTED_BACK), (other, None), ({**other, **one}, _WANTED_BACK)):
         assert _streamed(_delta(delta), _delta({"content": "a"}, "stop")).message().parts == (
-            Reasoning("hm"),
+            Reasoning("hm", state),
             Text("a"),
         )
     thinking = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}]

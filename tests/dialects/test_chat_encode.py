@@ -12,10 +12,8 @@ from furcate.primitives._content import (
     Attribution,
     HostedActivity,
     Media,
-    Origin,
     ProviderPayload,
     Reasoning,
-    ReasoningState,
     Refusal,
     Source,
     Text,
@@ -25,7 +23,7 @@ from furcate.primitives._content import (
 from furcate.primitives._errors import RequestError, UnsupportedError
 from furcate.primitives._history import History
 from furcate.primitives._json import FrozenMap, Json
-from furcate.primitives._message import Message
+from furcate.primitives._message import CacheHint, Message
 from furcate.primitives._settings import Settings, Tool
 from furcate.primitives._wire import ChatSwitches, ModelCall
 
@@ -102,15 +100,15 @@ def test_roles() -> None:
     ]
 
 
-@pytest.mark.req("S0-21")
 def test_what_an_assistant_message_sends() -> None:
-    """Text and refusals are sent; reasoning, provider-run work and payloads are not, and nothing is not sent at all."""
+    """Text and refusals are sent; unsigned reasoning, records of provider-run work and citations are not."""
     payload = ProviderPayload("p", "f", "1", b"OPAQUE")
     hidden = (
-        Reasoning("OPAQUE", ReasoningState(Origin("p", "d", "m"), "f", b"OPAQUE")),
-        HostedActivity("h", "web_search", "completed", summary="OPAQUE", payload=payload),
+        Reasoning("OPAQUE"),
+        HostedActivity("h", "web_search", "started"),
+        HostedActivity("h", "web_search", "completed", summary="OPAQUE"),
     )
-    cited = Text("said", (Attribution(Source("OPAQUE"), replay=payload),))
+    cited = Text("said", (Attribution(Source("OPAQUE"), replay=payload),), payload=payload)
     messages = (
         _USER,
         Message.assistant(*hidden, cited, Text("")),
@@ -287,3 +285,31 @@ def test_extra_body_cannot_replace_the_request(key: str) -> None:
     """What a request says itself is not to be replaced behind its back."""
     with pytest.raises(RequestError, match=f"extra_body holds '{key}'"):
         _body(settings=Settings(extra_body=FrozenMap({key: None})))
+
+
+@pytest.mark.req("S1-16", "S1-20", "S1-22")
+def test_server_tools_stand_beside_the_tools() -> None:
+    """A declared web search is a member of its own, beside function tools or without; undeclared, it is nowhere."""
+    assert _body(server_tools=("web_search",)) == {**_body(), "web_search_options": {}}
+    both = _body(server_tools=("web_search",), tools=(_ADD,), tool_choice="required")
+    assert both == {**_body(tools=(_ADD,), tool_choice="required"), "web_search_options": {}}
+    assert [tool["type"] for tool in both["tools"]] == ["function"]
+
+
+def test_a_tool_choice_never_means_a_server_tool() -> None:
+    """A choice that asks for a call is refused where only the provider has tools; others are left out there."""
+    assert "tool_choice" not in _body(server_tools=("web_search",), tool_choice="auto")
+    with pytest.raises(RequestError, match=r"^tool_choice is 'required' but the request declares no tools"):
+        _body(server_tools=("web_search",), tool_choice="required")
+
+
+def test_server_tools_without_a_spelling_never_go_quietly() -> None:
+    """A capability without a spelling here, which no configuration lets through, is no silence either."""
+    with pytest.raises(AssertionError, match="code_execution"):
+        _body(server_tools=("code_execution",))
+
+
+def test_cache_hints_change_nothing() -> None:
+    """A cache hint has no form here; the request is the one without it."""
+    hinted = Message.user("hi", cache=CacheHint(300))
+    assert _body(hinted) == _body(_USER)

@@ -17,5 +17,7 @@ def test_known_name() -> None:
 
 def test_unknown_name() -> None:
     """An unknown name is refused with the names there are."""
-    with pytest.raises(UnknownNameError, match="no dialect named 'smoke'; there are: openai-chat"):
+    with pytest.raises(
+        UnknownNameError, match=r"no dialect named 'smoke'; there are: anthropic-messages, .*, openai-responses"
+    ):
         dialect_named("smoke")

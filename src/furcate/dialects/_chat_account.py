@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw
 
-from furcate.dialects._chat_wire import WireUsage
+from furcate.dialects._chat_wire import WireUsage, read_plain
 from furcate.dialects._failures import UNREADABLE
+from furcate.primitives._json import Plain
 from furcate.primitives._usage import Usage
 from furcate.primitives._wire import StopReason
 
@@ -30,6 +31,9 @@ _ENDINGS: Mapping[str, StopReason] = {
     "model_length": "context_window",
     "model_context_window_exceeded": "context_window",
 }
+
+# Where servers count the searches and other work that they ran for an answer.
+_HOSTED_COUNTERS = ("server_tool_use", "server_tool_use_details", "num_search_queries", "num_sources_used")
 
 # A finish_reason that says the server gave up. DeepSeek's stands for running out of machines.
 BREAKDOWNS: Mapping[str, tuple[str, bool]] = {
@@ -67,6 +71,18 @@ def read_usage(raw: Raw) -> tuple[Usage | None, bool]:
         reasoning_tokens=reasoning,
     )
     return (usage if usage.known else None), True
+
+
+def hosted_counters(raw: Raw) -> list[str]:
+    """Name the counts of provider-run work in a usage value that are not zero; they are a diagnostic, and no usage."""
+    usage = read_plain(raw)
+    if not isinstance(usage, dict):
+        return []
+    return [key for key in _HOSTED_COUNTERS if _counted(usage.get(key))]
+
+
+def _counted(value: Plain) -> bool:
+    return any(_counted(one) for one in value.values()) if isinstance(value, dict) else bool(value)
 
 
 def _count(value: int | None) -> int | None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 from msgspec import Raw
 
-from furcate.dialects._chat_account import BREAKDOWNS, read_ending, read_usage
+from furcate.dialects._chat_account import BREAKDOWNS, hosted_counters, read_ending, read_usage
 from furcate.dialects._chat_calls import CallBook
 from furcate.dialects._chat_citations import CitationBook, clean_kind
-from furcate.dialects._chat_reasoning import DETAILS_FORMAT, DetailBook
+from furcate.dialects._chat_hosted import HostedBook
+from furcate.dialects._chat_reasoning import ReasoningBook
 from furcate.dialects._chat_wire import (
+    CHUNK_TAKEN,
+    DELTA_TAKEN,
     Call,
     Choice,
     Chunk,
@@ -22,11 +24,12 @@ from furcate.dialects._chat_wire import (
     Members,
     given,
     read_chunk,
+    read_media,
     read_plain,
     read_text,
 )
 from furcate.dialects._failures import UNREADABLE, error_in, malformed, stream_failure
-from furcate.primitives._content import Attribution, Media, Origin, ReasoningState
+from furcate.primitives._content import Attribution, Origin
 from furcate.primitives._json import Plain
 from furcate.primitives._stream import (
     Citation,
@@ -43,41 +46,12 @@ from furcate.primitives._stream import (
     TextDelta,
     UsageReported,
 )
-from furcate.primitives._wire import Failure
+from furcate.primitives._wire import Failure, UnknownContent
 
 _CALLS = msgspec.json.Decoder(list[Call])
 _FUNCTION = msgspec.json.Decoder(Function)
 _PARTS = msgspec.json.Decoder(list[ContentPart])
 _RAWS = msgspec.json.Decoder(list[Raw])
-
-_TAKEN = frozenset(
-    {
-        "role",
-        "content",
-        "refusal",
-        "reasoning_content",
-        "reasoning",
-        "reasoning_details",
-        "tool_calls",
-        "function_call",
-        "annotations",
-        "images",
-        "audio",
-    }
-)
-# Beside what is read: members that say who answered, or pad the chunk, and change nothing for anybody.
-_CHUNK_TAKEN = frozenset(
-    {
-        *Chunk.__struct_fields__,
-        "object",
-        "created",
-        "provider",
-        "service_tier",
-        "system_fingerprint",
-        "obfuscation",
-        "p",
-    }
-)
 
 
 class ChatAnswer:
@@ -88,21 +62,18 @@ class ChatAnswer:
         chunks: how many chunks were taken.
     """
 
-    def __init__(self, origin: Origin, *, whole: bool = False) -> None:
+    def __init__(self, origin: Origin, *, unknown_content: UnknownContent = "fail", whole: bool = False) -> None:
         self.done = False
-        self._origin = origin
+        self._unknown_content = unknown_content
         self._whole = whole
         self._out: list[StreamEvent] = []
         self.chunks = 0
         self._parts = 0
-        self._text: int | None = None
-        self._thought: int | None = None
-        self._refusal: int | None = None
-        self._plain_reasoning = False
+        self._places: dict[str, int] = {}
+        self._reasoning = ReasoningBook(origin)
         self._calls = CallBook(self._allot)
         self._citations = CitationBook()
-        self._details = DetailBook()
-        self._sealed: bytes | None = None
+        self._hosted = HostedBook(origin)
         self._started = False
         self._finish: str | None = None
         self._last_usage = b""
@@ -134,15 +105,12 @@ class ChatAnswer:
         self._out = []
         if self.done:
             return self._out
-        if self._finish is None and not (marked and self._parts and self._calls.finished):
-            how = "its stream ended without a finish_reason" if self.chunks else "its stream ended without one event"
-            self._fail(Failure(kind="provider", reason="cut_off", message=f"the answer broke off: {how}"))
-        elif (breakdown := BREAKDOWNS.get(self._finish or "")) is not None:
-            reason, retryable = breakdown
-            message = f"the provider ended its answer with finish_reason {self._finish}"
-            self._fail(Failure(kind="provider", reason=reason, message=message, retryable=retryable))
-        elif self._calls.nameless:
-            self._fail(malformed("the answer holds a tool call without a name"))
+        whole = self._finish is not None or (marked and self._parts > 0 and self._calls.finished)
+        failure = _shortfall(self._finish, whole=whole, begun=self.chunks > 0)
+        if failure is None and self._calls.nameless:
+            failure = malformed("the answer holds a tool call without a name")
+        if failure is not None:
+            self._fail(failure)
         else:
             self._conclude()
         return self._out
@@ -157,17 +125,18 @@ class ChatAnswer:
         if self.done:
             return
         self.done = True
-        if self._text is not None:  # what was cited so far belongs to the text so far
+        if "text" in self._places:  # what was cited so far belongs to the text so far
             self._cite(self._citations.rest())
         self._out.append(StreamFailed(failure))
 
     def _conclude(self) -> None:
         self.done = True
         self._cite(self._citations.rest())
-        self._seal()
+        self._out.extend(self._hosted.close())
+        self._seal(called=bool(self._calls))
         self._out.extend(self._calls.missing_ids())
         self._out.extend(PartEnded(index) for index in range(self._parts))
-        reason, detail = read_ending(self._finish, calls=bool(self._calls), refused=self._refusal is not None)
+        reason, detail = read_ending(self._finish, calls=bool(self._calls), refused="refusal" in self._places)
         self._out.append(Stopped(reason, detail))
 
     def _unreadable(self, data: bytes, name: str) -> None:
@@ -184,6 +153,7 @@ class ChatAnswer:
     def _read(self, chunk: Chunk, data: bytes, name: str) -> None:
         if not self._started and (chunk.id or chunk.model):
             self._started = True
+            self._hosted.scope = str(chunk.id or "")
             self._out.append(ResponseStarted(str(chunk.id) if chunk.id else None, chunk.model or None))
         if given(chunk.citations) or given(chunk.search_results):
             self._citations.list_pages(chunk.citations, chunk.search_results)
@@ -206,7 +176,7 @@ class ChatAnswer:
         error = error_in(plain, name)
         if error is None and isinstance(plain, dict):
             for key in plain:
-                if key not in _CHUNK_TAKEN:
+                if key not in CHUNK_TAKEN:
                     self._notice(f"chunk.{key}")
         return error
 
@@ -227,16 +197,17 @@ class ChatAnswer:
     def _read_members(self, members: Members) -> None:
         # The order is fixed, so that a whole answer has its parts in the order in which they would have streamed.
         self._read_reasoning(members)
+        self._each(members, "executed_tools", self._read_executed)
         self._each(members, "content", self._read_content)
         self._each(members, "refusal", self._read_refusal)
-        self._each(members, "images", self._read_images)
+        self._each(members, "images", self._read_parts)
         self._each(members, "audio", self._read_audio)
         self._each(members, "annotations", self._read_annotations)
         self._each(members, "tool_calls", self._read_calls)
         self._each(members, "function_call", self._read_function)
-        if not members.keys() <= _TAKEN:
+        if not members.keys() <= DELTA_TAKEN:
             for key in members:
-                if key not in _TAKEN and given(members[key]):
+                if key not in DELTA_TAKEN and given(members[key]):
                     self._notice(f"delta.{key}")
 
     def _each(self, members: Members, key: str, read: Callable[[Raw], None]) -> None:
@@ -249,28 +220,23 @@ class ChatAnswer:
             self._fail(malformed(f"chunk {self.chunks} of the stream has a {key} of an unknown shape"))
 
     def _read_reasoning(self, members: Members) -> None:
-        detailed = self._details.take(members["reasoning_details"]) if "reasoning_details" in members else ""
-        if self._details.opaque and self._sealed is None:
+        shown = self._reasoning.take(members)
+        if self._reasoning.wants_place:
             self._seal()  # once now, for its place among the parts, and once more when all of it is there
-        for key in ("reasoning_content", "reasoning"):
-            text = read_text(members[key]) if key in members else None
-            if text:  # a server that knows both spellings says it twice
-                self._plain_reasoning = True
-                self._think(text)
-                return
-        # The details repeat the plain text wherever there is one.
-        if not self._plain_reasoning:
-            self._think(detailed)
+        self._think(shown)
 
     def _read_content(self, raw: Raw) -> None:
         text = read_text(raw)
         if text is not None:
             self._say(text)
             return
-        for part in _PARTS.decode(raw):
-            self._read_part(part)
+        self._read_parts(raw)
 
-    def _read_part(self, part: ContentPart) -> None:
+    def _read_parts(self, raw: Raw) -> None:
+        for part, written in zip(_PARTS.decode(raw), _RAWS.decode(raw), strict=True):
+            self._read_part(part, written)
+
+    def _read_part(self, part: ContentPart, written: Raw) -> None:
         if part.type == "text":
             self._say(part.text or "")
         elif part.type == "thinking":
@@ -284,17 +250,19 @@ class ChatAnswer:
         elif part.type == "reference":
             self._notice("content.reference")
         else:
-            self._cannot_carry(f"content of the kind {clean_kind(part.type)}")
+            self._unknown(part.type, f"content of the kind {clean_kind(part.type)}", written)
 
     def _read_refusal(self, raw: Raw) -> None:
         self._decline(msgspec.json.decode(raw, type=str))
 
-    def _read_images(self, raw: Raw) -> None:
-        for part in _PARTS.decode(raw):
-            self._read_part(part)
-
     def _read_audio(self, raw: Raw) -> None:
-        self._cannot_carry("audio")
+        self._unknown("audio", "audio", raw, key="audio")
+
+    def _read_executed(self, raw: Raw) -> None:
+        told = self._hosted.execute(raw)
+        self._out.extend(told)
+        if any(one.activity.state == "completed" for one in told):
+            self._notice("executed_tools.output")  # no server takes it back, and it is no text of the answer
 
     def _read_annotations(self, raw: Raw) -> None:
         for one in _RAWS.decode(raw):
@@ -304,12 +272,16 @@ class ChatAnswer:
         self._cite(self._citations.ready())
 
     def _read_calls(self, raw: Raw) -> None:
-        pieces = _CALLS.decode(raw)
-        for piece in pieces:
-            if piece.function is None and piece.custom is None and piece.type not in (None, "", "function", "custom"):
-                self._cannot_carry(f"a tool call of the kind {clean_kind(piece.type)}")
-                return
-        self._out.extend(self._calls.take(pieces, whole=self._whole))
+        known: list[Call] = []
+        for position, (piece, written) in enumerate(zip(_CALLS.decode(raw), _RAWS.decode(raw), strict=True)):
+            bare = piece.function is None and piece.custom is None
+            key = f"call.{piece.index if piece.index is not None else position}"
+            if bare and (piece.type not in (None, "", "function", "custom") or self._hosted.keeps(key)):
+                self._unknown(piece.type, f"a tool call of the kind {clean_kind(piece.type)}", written, key=key)
+            else:
+                known.append(piece)
+        if not self.done:
+            self._out.extend(self._calls.take(known, whole=self._whole))
 
     def _read_function(self, raw: Raw) -> None:
         self._out.extend(self._calls.take([Call(index=0, function=_FUNCTION.decode(raw))], whole=self._whole))
@@ -324,40 +296,32 @@ class ChatAnswer:
             self._out.append(UsageReported(usage))
         elif not readable:
             self._notice("usage.unreadable")
+        for key in hosted_counters(raw):
+            self._notice(f"usage.{key}")
 
-    def _seal(self) -> None:
-        sealed = self._details.sealed()
-        if sealed is None or sealed == self._sealed:
-            return
-        self._sealed = sealed
-        if self._thought is None:
-            self._thought = self._allot()
-        self._out.append(ReasoningSealed(self._thought, ReasoningState(self._origin, DETAILS_FORMAT, sealed)))
+    def _seal(self, *, called: bool = False) -> None:
+        state = self._reasoning.seal(called=called)
+        if state is not None:
+            self._out.append(ReasoningSealed(self._place("thought"), state))
 
     def _say(self, text: str) -> None:
         if not text:
             return
-        if self._text is None:
-            self._text = self._allot()
-        self._out.append(TextDelta(self._text, text))
+        self._out.append(TextDelta(self._place("text"), text))
         self._citations.measure(text)
 
     def _think(self, text: str) -> None:
         if not text:
             return
-        if self._thought is None:
-            self._thought = self._allot()
-        self._out.append(ReasoningDelta(self._thought, text))
+        self._out.append(ReasoningDelta(self._place("thought"), text))
 
     def _decline(self, text: str) -> None:
         if not text:
             return
-        if self._refusal is None:
-            self._refusal = self._allot()
-        self._out.append(RefusalDelta(self._refusal, text))
+        self._out.append(RefusalDelta(self._place("refusal"), text))
 
     def _show(self, url: str) -> None:
-        media = _media(url)
+        media = read_media(url)
         if media is None:
             self._fail(malformed("the answer holds an image that cannot be read"))
         else:
@@ -366,9 +330,7 @@ class ChatAnswer:
     def _cite(self, attributions: list[Attribution]) -> None:
         if not attributions:
             return
-        if self._text is None:
-            self._text = self._allot()
-        index = self._text
+        index = self._place("text")
         self._out.extend(Citation(index, one) for one in attributions)
 
     def _notice(self, kind: str) -> None:
@@ -376,22 +338,30 @@ class ChatAnswer:
             self._noticed.add(kind)
             self._out.append(Noticed(kind))
 
-    def _cannot_carry(self, what: str) -> None:
+    def _unknown(self, kind: str | None, what: str, raw: Raw, *, key: str | None = None) -> None:
+        if self._unknown_content == "carry":
+            self._out.extend(self._hosted.keep(kind, raw, key))
+            return
         message = f"the answer holds {what}, which this dialect does not carry"
         self._fail(Failure(kind="provider", reason="unsupported_content", message=message))
+
+    def _place(self, kind: Literal["text", "thought", "refusal"]) -> int:
+        if kind not in self._places:
+            self._places[kind] = self._allot()
+        return self._places[kind]
 
     def _allot(self) -> int:
         self._parts += 1
         return self._parts - 1
 
 
-def _media(url: str) -> Media | None:
-    if not url.startswith("data:"):
-        return Media("image/*", url=url) if url else None
-    head, _, data = url[5:].partition(",")
-    if not head.endswith(";base64"):
+def _shortfall(finish: str | None, *, whole: bool, begun: bool) -> Failure | None:
+    """Say why an answer that has ended is none, or give None."""
+    if not whole:
+        how = "its stream ended without a finish_reason" if begun else "its stream ended without one event"
+        return Failure(kind="provider", reason="cut_off", message=f"the answer broke off: {how}")
+    breakdown = BREAKDOWNS.get(finish or "")
+    if breakdown is None:
         return None
-    try:
-        return Media(head.removesuffix(";base64") or "image/*", base64.b64decode(data, validate=True))
-    except (binascii.Error, ValueError):
-        return None
+    message = f"the provider ended its answer with finish_reason {finish}"
+    return Failure(kind="provider", reason=breakdown[0], message=message, retryable=breakdown[1])

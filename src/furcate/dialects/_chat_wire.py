@@ -6,12 +6,15 @@ a member that nobody needs never costs an answer, and a member that nobody knows
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 
 import msgspec
 from msgspec import Raw, Struct
 
 from furcate.dialects._failures import UNREADABLE
+from furcate.primitives._content import Media
 from furcate.primitives._json import Plain
 
 Members = dict[str, Raw]
@@ -142,15 +145,49 @@ class ContentPart(Struct):
     image_url: ImageUrl | None = None
 
 
-class ReasoningDetail(Struct):
-    """A piece of reasoning as OpenRouter describes it."""
+class ExecutedTool(Struct):
+    """A tool that Groq ran itself; it comes once when it starts and once more with what it put out."""
 
-    type: str = ""
-    text: str | None = None
-    summary: str | None = None
-    signature: str | None = None
-    data: str | None = None
+    index: int | None = None
+    type: str | None = None
+    name: str | None = None
+    arguments: Raw = NULL
+    output: Raw = NULL
+    search_results: Raw = NULL
+    code_results: Raw = NULL
+    browser_results: Raw = NULL
 
+
+# Members of a delta or a message that are read.
+DELTA_TAKEN = frozenset(
+    {
+        "role",
+        "content",
+        "refusal",
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+        "tool_calls",
+        "function_call",
+        "annotations",
+        "images",
+        "audio",
+        "executed_tools",
+    }
+)
+# Members of a chunk that are read, say who answered, or pad the chunk, and change nothing for anybody.
+CHUNK_TAKEN = frozenset(
+    {
+        *Chunk.__struct_fields__,
+        "object",
+        "created",
+        "provider",
+        "service_tier",
+        "system_fingerprint",
+        "obfuscation",
+        "p",
+    }
+)
 
 _CHUNKS = msgspec.json.Decoder(Chunk)
 _STRINGS = msgspec.json.Decoder(str)
@@ -202,3 +239,16 @@ def read_plain(raw: Raw | bytes) -> Plain:
     except UNREADABLE:
         return None
     return value
+
+
+def read_media(url: str) -> Media | None:
+    """Read an image that is given by address or as a data URL; None where it is neither."""
+    if not url.startswith("data:"):
+        return Media("image/*", url=url) if url else None
+    head, _, data = url[5:].partition(",")
+    if not head.endswith(";base64"):
+        return None
+    try:
+        return Media(head.removesuffix(";base64") or "image/*", base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return None

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from furcate.dialects._base import Dialect
+from furcate.dialects.anthropic_messages import AnthropicMessages
+from furcate.dialects.google_generatecontent import GoogleGenerateContent
 from furcate.dialects.openai_chat import OpenAIChat
+from furcate.dialects.openai_responses import OpenAIResponses
 from furcate.primitives._errors import UnknownNameError
 
-_CHAT: Dialect = OpenAIChat()
+_SPOKEN: tuple[Dialect, ...] = (
+    AnthropicMessages(),
+    OpenAIChat(),
+    OpenAIResponses(),
+    GoogleGenerateContent(),
+)
 
-DIALECTS: Mapping[str, Dialect] = {_CHAT.name: _CHAT}
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in _SPOKEN}
 
 
 def dialect_named(name: str) -> Dialect:

@@ -19,7 +19,7 @@ from furcate.dialects._failures import UNREADABLE, error_in, malformed, no_json,
 from furcate.dialects._sse import SseEvent, SseParser
 from furcate.primitives._content import Origin
 from furcate.primitives._stream import StreamEvent, StreamFailed
-from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, WireRequest
+from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
 
 _DONE = b"[DONE]"
 
@@ -44,12 +44,14 @@ class OpenAIChat:
     def encode(self, call: ModelCall) -> WireRequest:
         """Encode a call as a POST to ``/chat/completions``.
 
-        Reasoning and provider-run work of earlier answers are not sent; an assistant message that has nothing else
-        is left out.
+        Of earlier answers, the reasoning that its own server wants back goes with them; provider-run work does not.
+        An assistant message that has nothing else is left out.
 
         Raises:
             RequestError: a text holds half a character, or tools and tool choice do not fit together.
-            UnsupportedError: a medium that the dialect does not carry, or tools where the server has none.
+            UnsupportedError: a medium that the dialect does not carry, provider-run work with a native form, or
+                tools where the server has none.
+            PayloadError: reasoning state of a format that is not known here, or damaged.
         """
         return encode_call(call)
 
@@ -57,22 +59,32 @@ class OpenAIChat:
         """Give the header that carries a credential."""
         return (("authorization", f"Bearer {key}"),)
 
-    def decoder(self, origin: Origin) -> ChatStream:
-        """Begin to decode a streamed answer; `origin` goes onto opaque reasoning state."""
-        return ChatStream(origin)
+    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> ChatStream:
+        """Begin to decode a streamed answer.
 
-    def decode_whole(self, body: bytes, origin: Origin) -> list[StreamEvent]:
+        Args:
+            origin: goes onto opaque reasoning state, and its provider onto payloads.
+            unknown_content: what becomes of content of an unknown kind.
+        """
+        return ChatStream(origin, unknown_content)
+
+    def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
         """Decode an answer that came in one piece.
 
         A server that streams without being asked to is understood too.
+
+        Args:
+            body: the whole body.
+            origin: as for `decoder`.
+            unknown_content: as for `decoder`.
 
         Raises:
             AttemptFailed: the body is no answer of this dialect.
         """
         if body.lstrip().startswith((b"data:", b"event:", b":")):
-            stream = ChatStream(origin)
+            stream = ChatStream(origin, unknown_content)
             return stream.feed(body) + stream.finish()
-        return _whole(body, origin)
+        return _whole(body, origin, unknown_content)
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means.
@@ -88,10 +100,11 @@ class OpenAIChat:
 class ChatStream:
     """Decode one streamed answer of ``openai-chat``."""
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, unknown_content: UnknownContent = "fail") -> None:
         self._origin = origin
+        self._unknown_content: UnknownContent = unknown_content
         self._sse = SseParser()
-        self._answer = ChatAnswer(origin)
+        self._answer = ChatAnswer(origin, unknown_content=unknown_content)
 
     @property
     def done(self) -> bool:
@@ -138,7 +151,7 @@ class ChatStream:
         if self.done:
             return []
         if not self._answer.chunks:
-            events = _whole(stray, self._origin)
+            events = _whole(stray, self._origin, self._unknown_content)
             self._answer.done = True
             return events
         # Some servers break off with a bare error object between the events.
@@ -151,7 +164,7 @@ def _too_large() -> Failure:
     return Failure(kind="provider", reason="event_too_large", message=message)
 
 
-def _whole(body: bytes, origin: Origin) -> list[StreamEvent]:
+def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list[StreamEvent]:
     try:
         chunk = read_chunk(body)
     except ValidationError as error:
@@ -161,7 +174,7 @@ def _whole(body: bytes, origin: Origin) -> list[StreamEvent]:
         raise AttemptFailed(malformed("the server's JSON answer has another shape than openai-chat")) from error
     except UNREADABLE as error:
         raise no_json(body) from error
-    answer = ChatAnswer(origin, whole=True)
+    answer = ChatAnswer(origin, unknown_content=unknown_content, whole=True)
     events = answer.take_chunk(chunk, body)
     if not answer.done and not chunk.choices:
         raise AttemptFailed(malformed("the server's JSON answer has no choices; is it an openai-chat server?"))
