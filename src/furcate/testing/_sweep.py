@@ -90,10 +90,10 @@ async def sweep(
 
         await sweep(story, check)
 
-    A checkpoint is a place where the story's task, or any task that it started, waits for the event loop. Which one
-    a number means is the same in every run as long as the tasks take turns in the same way; the sweep goes on until
-    the story ends before the next number, so that differences between runs make it no shorter. What the story shares
-    between its runs, such as an engine, is opened outside of it.
+    A checkpoint is a place where the story's task, or any task that it started, waits for the event loop. Where real
+    sockets or the scheduling of tasks make runs differ by a few checkpoints, a number need not mean the same place
+    twice; the sweep takes every number of the undisturbed run, and goes on until a run ends before its number. What
+    the story shares between its runs, such as an engine, is opened outside of it.
 
     The story must let cancellation pass, and must end in no error of its own: what it expects, it catches. On asyncio
     none of its tasks may outlive it.
@@ -109,7 +109,8 @@ async def sweep(
 
     Raises:
         SweepError: says at which checkpoint, and on which event loop, the story or the check failed.
-        ValueError: `native` on trio, or a number is less than 1.
+        ValueError: `native` on trio, or `every` or `most` is less than 1.
+        TypeError: one of these is no whole number.
 
     Cancelling the sweep itself cancels the story.
     """
@@ -130,16 +131,17 @@ async def sweep(
             if isawaitable(checked):
                 await checked
         except Exception as error:
-            raise SweepError(f"{type(error).__name__}: {error}", checkpoint=at, loop=loop) from error
+            where = at if meter.acted else None
+            raise SweepError(f"{type(error).__name__}: {error}", checkpoint=where, loop=loop) from error
         if meter.tasks_left:
-            raise SweepError(f"tasks are left: {meter.tasks_left}", checkpoint=at, loop=loop)
+            raise SweepError(f"tasks are left: {meter.tasks_left}", checkpoint=at if meter.acted else None, loop=loop)
         if checkpoints is None:
             checkpoints = meter.seen
         if at is not None and meter.seen < at and at > checkpoints:
             return Sweep(loop=loop, checkpoints=checkpoints, cuts=tuple(cuts))
         at = 1 if at is None else at + every
         if at > most:
-            raise SweepError(f"it has more than {most} checkpoints; give most= or every=", checkpoint=at, loop=loop)
+            raise SweepError(f"it has more than {most} checkpoints; give most= or every=", checkpoint=None, loop=loop)
 
 
 async def _run(story: Callable[[], Awaitable[T]], meter: Meter, at: int | None, *, native: bool) -> Cut[T]:

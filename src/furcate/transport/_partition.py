@@ -149,15 +149,20 @@ def _separate(messages: tuple[Message, ...], origin: Origin, *, any_model: bool)
     return _Share(tuple(kept), reasoning, payloads)
 
 
+def _own(payload: ProviderPayload, origin: Origin) -> bool:
+    # A payload's format begins with the dialect that wrote it, and two dialects may share one realm.
+    return payload.provider == origin.provider and payload.format.startswith(f"{origin.dialect}.")
+
+
 def _filtered(part: Part, origin: Origin, any_model: bool) -> tuple[Part, int, int]:
     match part:
         case Reasoning(state=ReasoningState() as state) if not (
             _same_realm(state, origin) if any_model else state.origin == origin
         ):
             return attrs.evolve(part, state=None), 1, 0
-        case HostedActivity(payload=ProviderPayload() as payload) if payload.provider != origin.provider:
+        case HostedActivity(payload=ProviderPayload() as payload) if not _own(payload, origin):
             return attrs.evolve(part, payload=None), 0, 1
-        case ToolCall(payload=ProviderPayload() as payload) if payload.provider != origin.provider:
+        case ToolCall(payload=ProviderPayload() as payload) if not _own(payload, origin):
             return attrs.evolve(part, payload=None), 0, 1
         case Text():
             return _filtered_text(part, origin)
@@ -166,8 +171,8 @@ def _filtered(part: Part, origin: Origin, any_model: bool) -> tuple[Part, int, i
 
 
 def _filtered_text(part: Text, origin: Origin) -> tuple[Text, int, int]:
-    own = part.payload is None or part.payload.provider == origin.provider
-    foreign = [one for one in part.attributions if one.replay is not None and one.replay.provider != origin.provider]
+    own = part.payload is None or _own(part.payload, origin)
+    foreign = [one for one in part.attributions if one.replay is not None and not _own(one.replay, origin)]
     if own and not foreign:
         return part, 0, 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import attrs
 from attrs import field, frozen
 
-from furcate.primitives._content import Origin
+from furcate.primitives._content import Origin, Reasoning
 from furcate.primitives._errors import MisuseError, ReceiptError
 from furcate.primitives._message import Message
 from furcate.primitives._receipt import Completed, Failed, ReceiptOutcome, ReceiptUsage, TransportReceipt
@@ -87,7 +87,7 @@ class ProviderCall:
         )
         completed = Completed(stop_reason=stop_reason, usage=counted, provider_response_id=response_id)
         reported = frozenset(name for name in USAGE_FIELDS if getattr(usage, name) is not None)
-        return Transported(receipt=self._receipt(completed), reported=reported, message=message)
+        return Transported(receipt=self._receipt(completed), reported=reported, message=_tagged(message, self.origin))
 
     def failed(self, failure: Failure) -> Transported:
         """Say that it did not.
@@ -113,6 +113,19 @@ class ProviderCall:
             foreign_reasoning_dropped=record.foreign_reasoning_dropped,
             outcome=outcome,
         )
+
+
+def _tagged(message: Message, origin: Origin) -> Message:
+    """Put the service's own tag on the reasoning state of an answer: a backend cannot set another."""
+    if not any(isinstance(part, Reasoning) and part.state is not None for part in message.parts):
+        return message
+    parts = (
+        attrs.evolve(part, state=attrs.evolve(part.state, origin=origin))
+        if isinstance(part, Reasoning) and part.state is not None
+        else part
+        for part in message.parts
+    )
+    return attrs.evolve(message, parts=tuple(parts))
 
 
 class TransportService:
