@@ -15,8 +15,9 @@ from furcate.primitives._json import Plain
 from furcate.primitives._result import Result, Validation
 from furcate.primitives._usage import USAGE_FIELDS, Usage
 
-# JSON lets these stand as they are, but they end lines for many readers, drive terminals, or have no UTF-8 form.
-_RISKY = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# JSON lets these stand as they are, but they end lines for many readers, drive terminals, turn the reading direction,
+# or have no UTF-8 form.
+_RISKY = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def json_line(value: Plain) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 
@@ -12,26 +11,20 @@ from furcate.primitives._errors import (
     LocalModelError,
     RequestError,
 )
+from furcate.primitives._message import Message
 from furcate.primitives._result import Result
 from furcate.primitives._usage import USAGE_FIELDS, Usage
+from furcate.report import clean_line, tool_counts
 
 WELL = 0
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
 
-# Everything that can move a cursor, ring, or begin an escape sequence; line feed and tab stay.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
 
 def one_line(text: str) -> str:
     """Make one printable line of a text, whoever wrote it."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
-
-
-def for_terminal(text: str) -> str:
-    """Give an answer's text without control characters, so that it can do nothing to a terminal but be read."""
-    return _CONTROLS.sub("", text)
 
 
 def say(text: str) -> None:
@@ -94,6 +87,16 @@ def usage_line(usage: Usage) -> str:
     return f"tokens: {', '.join(shown)}"
 
 
+def tools_line(message: Message) -> str:
+    """Describe in one line which tools an answer used and how often, those that its provider ran included.
+
+    Empty where it used none.
+    """
+    counts = tool_counts((message,))
+    shown = ", ".join(f"{clean_line(name)} {count:,}" for name, count in counts.items())
+    return f"tools: {shown}" if shown else ""
+
+
 def unmet(result: Result) -> bool:
     """Tell whether an answer was to meet a contract and does not: it failed, or was cut off or refused."""
     status = result.validation.status
@@ -109,9 +112,9 @@ def ending(result: Result) -> str | None:
             return "the answer was cut off where the model's context ended; shorten the conversation"
         case "refusal":
             said = result.message.refusal
-            return f"the model refused: {said}" if said else "the model refused to answer"
+            return f"the model refused: {clean_line(said)}" if said else "the model refused to answer"
         case "tool_use":
-            names = ", ".join(call.name for call in result.message.tool_calls)
+            names = ", ".join(clean_line(call.name) for call in result.message.tool_calls)
             return f"the model asks for a tool to be called: {names}"
         case _:
             return None
