@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from furcate.dialects import Assembler
-from furcate.dialects.google_generatecontent import GoogleGenerateContent
+from furcate.dialects.google_generatecontent._codec import GoogleGenerateContent
 from furcate.primitives._content import HostedActivity, Media, Origin, Reasoning, Text, ToolResult
 from furcate.primitives._history import History
 from furcate.primitives._json import FrozenMap

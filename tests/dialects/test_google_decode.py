@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from furcate.dialects import Assembler
-from furcate.dialects.google_generatecontent import GoogleGenerateContent
+from furcate.dialects.google_generatecontent._codec import GoogleGenerateContent
 from furcate.primitives._content import (
     Attribution,
     HostedActivity,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from furcate.dialects import Assembler
-from furcate.dialects.google_generatecontent import GoogleGenerateContent
+from furcate.dialects.google_generatecontent._codec import GoogleGenerateContent
 from furcate.primitives._content import (
     ActivityState,
     Attribution,

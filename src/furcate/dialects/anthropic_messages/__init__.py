@@ -1,0 +1,7 @@
+"""Anthropic's Messages."""
+
+from __future__ import annotations
+
+from furcate.dialects.anthropic_messages._codec import AnthropicMessages, MessagesStream
+
+__all__ = ("AnthropicMessages", "MessagesStream")

@@ -1,0 +1,7 @@
+"""OpenAI's Chat Completions, and its many accents."""
+
+from __future__ import annotations
+
+from furcate.dialects.openai_chat._codec import ChatStream, OpenAIChat
+
+__all__ = ("ChatStream", "OpenAIChat")

@@ -1,0 +1,7 @@
+"""OpenAI's Responses, stateless."""
+
+from __future__ import annotations
+
+from furcate.dialects.openai_responses._codec import OpenAIResponses, ResponsesStream
+
+__all__ = ("OpenAIResponses", "ResponsesStream")
