@@ -56,6 +56,17 @@ _REASONS: tuple[tuple[str, bool, tuple[int, ...], tuple[str, ...]], ...] = (
 )
 
 
+def read_plain(raw: msgspec.Raw | bytes | None) -> Plain:
+    """Read any JSON value; what is none reads as None."""
+    if raw is None:
+        return None
+    try:
+        value: Plain = msgspec.json.decode(raw)
+    except UNREADABLE:
+        return None
+    return value
+
+
 @frozen
 class ErrorFacts:
     """Hold what an error value says.

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from furcate.dialects.anthropic_messages._codec import AnthropicMessages, MessagesStream
+from furcate.dialects.anthropic_messages._codec import AnthropicMessages
 
-__all__ = ("AnthropicMessages", "MessagesStream")
+__all__ = ("AnthropicMessages",)

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE, clean, error_in, malformed, stream_failure
+from furcate.dialects._failures import UNREADABLE, clean, error_in, malformed, read_plain, stream_failure
 from furcate.dialects.anthropic_messages._account import CUTTING, PAUSES, UsageBook, read_ending, read_refusal
 from furcate.dialects.anthropic_messages._parts import BlockBook
-from furcate.dialects.anthropic_messages._wire import (
-    ENDINGS,
-    EVENTS,
-    HEADS,
-    MEMBERS,
-    NULL,
-    Ending,
-    Event,
-    Whole,
-    given,
-    read_plain,
-)
+from furcate.dialects.anthropic_messages._wire import ENDINGS, EVENTS, HEADS, MEMBERS, NULL, Ending, Event, Whole, given
 from furcate.primitives._content import Origin
 from furcate.primitives._stream import (
     Noticed,
@@ -39,12 +28,12 @@ class MessagesAnswer:
 
     Attributes:
         done: whether the answer has ended, well or badly.
-        events: how many events were taken.
+        taken: how many events were taken.
     """
 
     def __init__(self, origin: Origin, unknown_content: UnknownContent = "fail") -> None:
         self.done = False
-        self.events = 0
+        self.taken = 0
         self._out: list[StreamEvent] = []
         self._blocks = BlockBook(origin, unknown_content)
         self._usage = UsageBook()
@@ -60,7 +49,7 @@ class MessagesAnswer:
         self._out = []
         if self.done:
             return self._out
-        self.events += 1
+        self.taken += 1
         try:
             data.decode()  # what is kept raw is not looked at again before it is written
             event = EVENTS.decode(data)
@@ -71,7 +60,7 @@ class MessagesAnswer:
         if name == "error" or kind == "error" or (event.type is None and given(event.error)):
             self._fail(stream_failure(read_plain(data)))
         elif event.type and name not in ("", "message", event.type):
-            self._fail(malformed(f"event {self.events} of the stream is named otherwise than its type"))
+            self._fail(malformed(f"event {self.taken} of the stream is named otherwise than its type"))
         else:
             self._guarded(event, kind, data)
         return self._out
@@ -95,15 +84,18 @@ class MessagesAnswer:
         self._conclude()
         return self._out
 
-    def end(self) -> list[StreamEvent]:
-        """Take the end of the body. An answer that has told its stop reason and ended its blocks is whole."""
+    def end(self, *, marked: bool = False) -> list[StreamEvent]:
+        """Take the end of the body, of which a proxy's mark says no more.
+
+        An answer that has told its stop reason and ended its blocks is whole.
+        """
         self._out = []
         if self.done:
             return self._out
         if self._stop is not None and not self._blocks:
             self._conclude()
         else:
-            how = "before its end" if self.events else "without one event"
+            how = "before its end" if self.taken else "without one event"
             message = f"the answer broke off: its stream ended {how}"
             self._fail(Failure(kind="provider", reason="cut_off", message=message))
         return self._out
@@ -122,7 +114,7 @@ class MessagesAnswer:
             self._fail(stream_failure(error))
         else:
             size = len(data)
-            self._fail(malformed(f"event {self.events} of the stream is no JSON of this dialect ({size} bytes)"))
+            self._fail(malformed(f"event {self.taken} of the stream is no JSON of this dialect ({size} bytes)"))
 
     def _guarded(self, event: Event, kind: str, data: bytes) -> None:
         try:
@@ -131,7 +123,7 @@ class MessagesAnswer:
         except AttemptFailed as error:
             self._fail(error.failure)
         except _MISSHAPEN:
-            self._fail(malformed(f"event {self.events} of the stream ({clean(kind, 60)}) has an unknown shape"))
+            self._fail(malformed(f"event {self.taken} of the stream ({clean(kind, 60)}) has an unknown shape"))
 
     def _read(self, event: Event, kind: str, data: bytes) -> None:
         if kind == "content_block_delta":
@@ -164,7 +156,7 @@ class MessagesAnswer:
         if error:
             self._fail(stream_failure(error))
         elif given(event.delta) or given(event.content_block):
-            self._blocks.unknown(kind or "event without a type", MEMBERS.decode(data), self.events)
+            self._blocks.unknown(kind or "event without a type", MEMBERS.decode(data), self.taken)
         else:
             self._notice(f"event.{clean(kind, 60)}" if kind else "event")
 

@@ -9,16 +9,22 @@ from __future__ import annotations
 from attrs import frozen
 from msgspec import ValidationError
 
-from furcate.dialects._failures import UNREADABLE, error_in, malformed, no_json, response_failure, stream_failure
-from furcate.dialects._sse import SseEvent, SseParser
+from furcate.dialects._failures import (
+    UNREADABLE,
+    error_in,
+    malformed,
+    no_json,
+    read_plain,
+    response_failure,
+    stream_failure,
+)
+from furcate.dialects._sse_stream import SseStream
 from furcate.dialects.anthropic_messages._answer import MessagesAnswer
 from furcate.dialects.anthropic_messages._encode import encode_call
-from furcate.dialects.anthropic_messages._wire import DIALECT, WHOLES, read_plain
+from furcate.dialects.anthropic_messages._wire import DIALECT, WHOLES
 from furcate.primitives._content import Origin
 from furcate.primitives._stream import StreamEvent, StreamFailed
 from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
-
-_DONE = b"[DONE]"
 
 
 @frozen
@@ -52,14 +58,14 @@ class AnthropicMessages:
         """Give the header that carries a credential."""
         return (("x-api-key", key),)
 
-    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> MessagesStream:
+    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> SseStream:
         """Begin to decode a streamed answer.
 
         Args:
             origin: goes onto opaque reasoning state, and its provider onto payloads.
             unknown_content: what becomes of content of an unknown kind.
         """
-        return MessagesStream(origin, unknown_content)
+        return SseStream(MessagesAnswer(origin, unknown_content), lambda body: _whole(body, origin, unknown_content))
 
     def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
         """Decode an answer that came in one piece.
@@ -75,73 +81,13 @@ class AnthropicMessages:
             AttemptFailed: the body is no answer of this dialect.
         """
         if body.lstrip().startswith((b"data:", b"event:", b":")):
-            stream = MessagesStream(origin, unknown_content)
+            stream = self.decoder(origin, unknown_content)
             return stream.feed(body) + stream.finish()
         return _whole(body, origin, unknown_content)
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means."""
         return response_failure(head, body)
-
-
-class MessagesStream:
-    """Decode one streamed answer of ``anthropic-messages``."""
-
-    def __init__(self, origin: Origin, unknown_content: UnknownContent = "fail") -> None:
-        self._origin = origin
-        self._unknown_content: UnknownContent = unknown_content
-        self._sse = SseParser()
-        self._answer = MessagesAnswer(origin, unknown_content)
-
-    @property
-    def done(self) -> bool:
-        """Whether the answer has ended, well or badly, so that nothing more needs to be read."""
-        return self._answer.done
-
-    def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and give the events that they complete."""
-        events: list[StreamEvent] = []
-        if self.done:
-            return events
-        for event in self._sse.feed(data):
-            events.extend(self._take(event))
-            if self.done:
-                return events
-        if self._sse.overflowed:
-            message = "the server sent an event of more than 16 MiB, which is no part of an answer"
-            events.extend(self._answer.stop_short(Failure(kind="provider", reason="event_too_large", message=message)))
-        return events
-
-    def finish(self) -> list[StreamEvent]:
-        """Take the end of the body and give what is left; a cut-off answer ends with a ``StreamFailed``.
-
-        Raises:
-            AttemptFailed: the body was no stream at all, nor a whole answer in the place of one.
-        """
-        events: list[StreamEvent] = []
-        last = self._sse.close()
-        # Half an event means that the connection broke, and not that the server wrote nonsense.
-        if last is not None and read_plain(last.data) is not None:
-            events.extend(self._take(last))
-        stray = self._sse.stray
-        if stray.strip() and not self.done:
-            events.extend(self._take_stray(stray))
-        events.extend(self._answer.end())
-        return events
-
-    def _take(self, event: SseEvent) -> list[StreamEvent]:
-        data = event.data.strip()
-        if data == _DONE:  # a proxy's mark, which says no more than the end of the body would
-            return self._answer.end()
-        return self._answer.take(data, event.event) if data else []
-
-    def _take_stray(self, stray: bytes) -> list[StreamEvent]:
-        if not self._answer.events:
-            events = _whole(stray, self._origin, self._unknown_content)
-            self._answer.done = True
-            return events
-        error = error_in(read_plain(stray.strip()), "error")
-        return self._answer.stop_short(stream_failure(error)) if error else []
 
 
 def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list[StreamEvent]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE
+from furcate.dialects._failures import UNREADABLE, read_plain
 from furcate.dialects.anthropic_messages._wire import (
     BLOCK_FORMAT,
     CALL_FORMAT,
@@ -26,7 +26,6 @@ from furcate.dialects.anthropic_messages._wire import (
     ResultBlock,
     compact,
     payload,
-    read_plain,
 )
 from furcate.primitives._content import ActivityState, HostedActivity, Origin, ProviderPayload
 from furcate.primitives._json import FrozenMap, Plain

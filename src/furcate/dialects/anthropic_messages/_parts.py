@@ -9,7 +9,7 @@ import msgspec
 from attrs import define, field
 from msgspec import Raw
 
-from furcate.dialects._failures import clean, malformed
+from furcate.dialects._failures import clean, malformed, read_plain
 from furcate.dialects._sse import MAX_EVENT_BYTES
 from furcate.dialects.anthropic_messages._account import CITATION_KINDS, read_citation
 from furcate.dialects.anthropic_messages._hosted import CALLS, RESULTS, SINGLES, HostedBook
@@ -29,7 +29,6 @@ from furcate.dialects.anthropic_messages._wire import (
     compact,
     given,
     payload,
-    read_plain,
 )
 from furcate.primitives._content import Origin, ReasoningState
 from furcate.primitives._stream import (

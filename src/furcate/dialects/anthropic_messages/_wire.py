@@ -9,9 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
-from furcate.dialects._failures import UNREADABLE
 from furcate.primitives._content import Origin, ProviderPayload
-from furcate.primitives._json import Plain
 
 DIALECT = "anthropic-messages"
 VERSION = "1"
@@ -186,15 +184,6 @@ DELTAS = msgspec.json.Decoder(Delta)
 def given(raw: Raw) -> bool:
     """Tell whether a raw member is there and is not null."""
     return raw != NULL
-
-
-def read_plain(raw: Raw | bytes) -> Plain:
-    """Read any JSON value; what is none reads as None."""
-    try:
-        value: Plain = msgspec.json.decode(raw)
-    except UNREADABLE:
-        return None
-    return value
 
 
 def compact(members: Members | Raw) -> bytes:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from furcate.dialects.google_generatecontent._codec import GoogleGenerateContent, GoogleStream
+from furcate.dialects.google_generatecontent._codec import GoogleGenerateContent
 
-__all__ = ("GoogleGenerateContent", "GoogleStream")
+__all__ = ("GoogleGenerateContent",)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE, error_in, malformed, stream_failure
+from furcate.dialects._failures import UNREADABLE, error_in, malformed, read_plain, stream_failure
 from furcate.dialects.google_generatecontent._account import blocked, breakdown, read_ending, read_usage
 from furcate.dialects.google_generatecontent._citations import CitationBook
 from furcate.dialects.google_generatecontent._hosted import GROUNDING, VERSION
@@ -19,7 +19,6 @@ from furcate.dialects.google_generatecontent._wire import (
     mended,
     read_list,
     read_members,
-    read_plain,
     read_text,
     rewritten,
 )
@@ -81,12 +80,12 @@ class GoogleAnswer:
 
     Attributes:
         done: whether the answer has ended, well or badly.
-        chunks: how many chunks were taken.
+        taken: how many chunks were taken.
     """
 
     def __init__(self, origin: Origin, unknown_content: UnknownContent) -> None:
         self.done = False
-        self.chunks = 0
+        self.taken = 0
         self._origin = origin
         self._out: list[StreamEvent] = []
         self._parts = PartBook(origin, unknown_content, self._emit)
@@ -103,12 +102,12 @@ class GoogleAnswer:
         """Whether a chunk said why the answer ends; further chunks may follow it."""
         return self._finish is not None or self._blocked is not None
 
-    def take(self, data: bytes) -> list[StreamEvent]:
+    def take(self, data: bytes, name: str = "") -> list[StreamEvent]:
         """Take a chunk."""
         self._out = []
         if self.done:
             return self._out
-        self.chunks += 1
+        self.taken += 1
         data = mended(data)
         try:
             self._read(read_members(data))
@@ -116,14 +115,19 @@ class GoogleAnswer:
             self._fail(failed.failure)
         except UNREADABLE:
             error = error_in(read_plain(data))
-            told = malformed(f"chunk {self.chunks} of the answer is not of the shape of this dialect")
+            told = malformed(f"chunk {self.taken} of the answer is not of the shape of this dialect")
             self._fail(stream_failure(error) if error else told)
         return self._out
 
-    def end(self, *, whole: bool = False) -> list[StreamEvent]:
-        """Take the end of the answer; `whole` says that it came in one piece, so that nothing can be missing."""
+    def end(self, *, marked: bool = False, whole: bool = False) -> list[StreamEvent]:
+        """Take the end of the answer.
+
+        Args:
+            marked: a gateway's mark said so, and not Google; it counts only once the answer said why it ends.
+            whole: it came in one piece, so that nothing can be missing.
+        """
         self._out = []
-        if self.done:
+        if self.done or (marked and not self.ending):
             return self._out
         if self.ending or (whole and self._answered):
             self._conclude()

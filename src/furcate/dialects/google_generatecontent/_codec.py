@@ -8,17 +8,24 @@ import attrs
 import msgspec
 from attrs import frozen
 
-from furcate.dialects._failures import UNREADABLE, error_in, malformed, no_json, response_failure, stream_failure
-from furcate.dialects._sse import SseEvent, SseParser
+from furcate.dialects._failures import (
+    UNREADABLE,
+    error_in,
+    malformed,
+    no_json,
+    read_plain,
+    response_failure,
+    stream_failure,
+)
+from furcate.dialects._sse_stream import SseStream
 from furcate.dialects.google_generatecontent._answer import GoogleAnswer, is_answer, read_chunks
 from furcate.dialects.google_generatecontent._encode import encode_call
-from furcate.dialects.google_generatecontent._wire import read_members, read_plain
+from furcate.dialects.google_generatecontent._wire import read_members
 from furcate.primitives._content import Origin
 from furcate.primitives._json import Plain
 from furcate.primitives._stream import StreamEvent, StreamFailed
 from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
 
-_DONE = b"[DONE]"
 _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
@@ -56,9 +63,9 @@ class GoogleGenerateContent:
             return (("authorization", f"Bearer {key}"),)
         return (("x-goog-api-key", key),)
 
-    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> GoogleStream:
+    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> SseStream:
         """Begin to decode a streamed answer; `origin` goes onto opaque reasoning state."""
-        return GoogleStream(origin, unknown_content)
+        return SseStream(GoogleAnswer(origin, unknown_content), lambda body: _whole(body, origin, unknown_content))
 
     def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
         """Decode an answer that came in one piece, or as a list of chunks.
@@ -69,7 +76,7 @@ class GoogleGenerateContent:
             AttemptFailed: the body is no answer of this dialect.
         """
         if body.lstrip().startswith((b"data:", b"event:", b":")):
-            stream = GoogleStream(origin, unknown_content)
+            stream = self.decoder(origin, unknown_content)
             return stream.feed(body) + stream.finish()
         return _whole(body, origin, unknown_content)
 
@@ -89,73 +96,6 @@ class GoogleGenerateContent:
             if matches:
                 return attrs.evolve(failure, wait_s=max(float(match[1]) for match in matches))
         return failure
-
-
-class GoogleStream:
-    """Decode one streamed answer of ``google-generatecontent``.
-
-    Nothing marks the end of such a stream: every chunk may say why the answer ends, and errors were seen after that.
-    """
-
-    def __init__(self, origin: Origin, unknown_content: UnknownContent = "fail") -> None:
-        self._origin = origin
-        self._unknown_content = unknown_content
-        self._sse = SseParser()
-        self._answer = GoogleAnswer(origin, unknown_content)
-
-    @property
-    def done(self) -> bool:
-        """Whether the answer has ended, well or badly, so that nothing more needs to be read."""
-        return self._answer.done
-
-    def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and give the events that they complete."""
-        events: list[StreamEvent] = []
-        if self.done:
-            return events
-        for event in self._sse.feed(data):
-            events.extend(self._take(event))
-            if self.done:
-                return events
-        if self._sse.overflowed:
-            message = "the server sent an event of more than 16 MiB, which is no part of an answer"
-            failure = Failure(kind="provider", reason="event_too_large", message=message)
-            events.extend(self._answer.stop_short(failure))
-        return events
-
-    def finish(self) -> list[StreamEvent]:
-        """Take the end of the body and give what is left; a cut-off answer ends with a ``StreamFailed``.
-
-        Raises:
-            AttemptFailed: the body was no stream at all, nor a whole answer in the place of one.
-        """
-        events: list[StreamEvent] = []
-        last = self._sse.close()
-        # Half a chunk means that the connection broke, and not that the server wrote nonsense.
-        if last is not None and (last.data.strip() == _DONE or read_plain(last.data) is not None):
-            events.extend(self._take(last))
-        stray = self._sse.stray
-        if stray.strip():
-            events.extend(self._take_stray(stray))
-        events.extend(self._answer.end())
-        return events
-
-    def _take(self, event: SseEvent) -> list[StreamEvent]:
-        data = event.data.strip()
-        if data == _DONE:  # a gateway's, not Google's
-            return self._answer.end() if self._answer.ending else []
-        return self._answer.take(data) if data else []
-
-    def _take_stray(self, stray: bytes) -> list[StreamEvent]:
-        if self.done:
-            return []
-        if not self._answer.chunks:
-            events = _whole(stray, self._origin, self._unknown_content)
-            self._answer.done = True
-            return events
-        # Vertex AI breaks off with a bare error object behind the events.
-        error = error_in(read_plain(stray.strip()))
-        return self._answer.stop_short(stream_failure(error)) if error else []
 
 
 def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list[StreamEvent]:

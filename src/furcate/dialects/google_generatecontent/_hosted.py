@@ -13,6 +13,7 @@ import msgspec
 from attrs import define, field
 from msgspec import Raw
 
+from furcate.dialects._failures import read_plain
 from furcate.dialects.google_generatecontent._wire import (
     Code,
     CodeResult,
@@ -21,7 +22,6 @@ from furcate.dialects.google_generatecontent._wire import (
     ServerCall,
     clean_kind,
     read_list,
-    read_plain,
     read_text,
     rewritten,
 )

@@ -170,17 +170,6 @@ def read_text(raw: Raw | None) -> str | None:
         return None
 
 
-def read_plain(raw: Raw | bytes | None) -> Plain:
-    """Read any JSON value; what is none reads as None."""
-    if raw is None:
-        return None
-    try:
-        value: Plain = msgspec.json.decode(raw)
-    except UNREADABLE:
-        return None
-    return value
-
-
 def given(raw: Raw | None) -> bool:
     """Tell whether a member is there and is not null."""
     return raw is not None and raw != NULL

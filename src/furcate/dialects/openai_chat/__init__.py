@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from furcate.dialects.openai_chat._codec import ChatStream, OpenAIChat
+from furcate.dialects.openai_chat._codec import OpenAIChat
 
-__all__ = ("ChatStream", "OpenAIChat")
+__all__ = ("OpenAIChat",)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE
-from furcate.dialects.openai_chat._wire import WireUsage, read_plain
+from furcate.dialects._failures import UNREADABLE, read_plain
+from furcate.dialects.openai_chat._wire import WireUsage
 from furcate.primitives._json import Plain
 from furcate.primitives._usage import Usage
 from furcate.primitives._wire import StopReason

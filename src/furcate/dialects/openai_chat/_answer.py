@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE, error_in, malformed, stream_failure
+from furcate.dialects._failures import UNREADABLE, error_in, malformed, read_plain, stream_failure
 from furcate.dialects.openai_chat._account import BREAKDOWNS, hosted_counters, read_ending, read_usage
 from furcate.dialects.openai_chat._calls import CallBook
 from furcate.dialects.openai_chat._citations import CitationBook, clean_kind
@@ -26,7 +26,6 @@ from furcate.dialects.openai_chat._wire import (
     given,
     read_chunk,
     read_media,
-    read_plain,
     read_text,
 )
 from furcate.primitives._content import Attribution, Origin
@@ -59,7 +58,7 @@ class ChatAnswer:
 
     Attributes:
         done: whether the answer has ended, well or badly.
-        chunks: how many chunks were taken.
+        taken: how many chunks were taken.
     """
 
     def __init__(self, origin: Origin, *, unknown_content: UnknownContent = "fail", whole: bool = False) -> None:
@@ -67,7 +66,7 @@ class ChatAnswer:
         self._unknown_content = unknown_content
         self._whole = whole
         self._out: list[StreamEvent] = []
-        self.chunks = 0
+        self.taken = 0
         self._parts = 0
         self._places: dict[str, int] = {}
         self._reasoning = ReasoningBook(origin)
@@ -84,7 +83,7 @@ class ChatAnswer:
         self._out = []
         if self.done:
             return self._out
-        self.chunks += 1
+        self.taken += 1
         try:
             chunk = read_chunk(data)
         except UNREADABLE:
@@ -96,7 +95,7 @@ class ChatAnswer:
     def take_chunk(self, chunk: Chunk, data: bytes) -> list[StreamEvent]:
         """Take a chunk that was read from `data` already."""
         self._out = []
-        self.chunks += 1
+        self.taken += 1
         self._read(chunk, data, "")
         return self._out
 
@@ -106,7 +105,7 @@ class ChatAnswer:
         if self.done:
             return self._out
         whole = self._finish is not None or (marked and self._parts > 0 and self._calls.finished)
-        failure = _shortfall(self._finish, whole=whole, begun=self.chunks > 0)
+        failure = _shortfall(self._finish, whole=whole, begun=self.taken > 0)
         if failure is None and self._calls.nameless:
             failure = malformed("the answer holds a tool call without a name")
         if failure is not None:
@@ -146,7 +145,7 @@ class ChatAnswer:
         if error:
             self._fail(stream_failure(error))
         elif name in ("", "message"):
-            self._fail(malformed(f"chunk {self.chunks} of the stream is no JSON of this dialect ({len(data)} bytes)"))
+            self._fail(malformed(f"chunk {self.taken} of the stream is no JSON of this dialect ({len(data)} bytes)"))
         else:
             self._notice(f"event.{name}")
 
@@ -217,7 +216,7 @@ class ChatAnswer:
         try:
             read(raw)
         except UNREADABLE:
-            self._fail(malformed(f"chunk {self.chunks} of the stream has a {key} of an unknown shape"))
+            self._fail(malformed(f"chunk {self.taken} of the stream has a {key} of an unknown shape"))
 
     def _read_reasoning(self, members: Members) -> None:
         shown = self._reasoning.take(members)

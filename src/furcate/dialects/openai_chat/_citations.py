@@ -12,8 +12,8 @@ import re
 import msgspec
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE
-from furcate.dialects.openai_chat._wire import Annotation, read_plain
+from furcate.dialects._failures import UNREADABLE, read_plain
+from furcate.dialects.openai_chat._wire import Annotation
 from furcate.primitives._content import Attribution, Source
 from furcate.primitives._json import Plain
 

@@ -12,16 +12,22 @@ import attrs
 from attrs import frozen
 from msgspec import ValidationError
 
-from furcate.dialects._failures import UNREADABLE, error_in, malformed, no_json, response_failure, stream_failure
-from furcate.dialects._sse import SseEvent, SseParser
+from furcate.dialects._failures import (
+    UNREADABLE,
+    error_in,
+    malformed,
+    no_json,
+    read_plain,
+    response_failure,
+    stream_failure,
+)
+from furcate.dialects._sse_stream import SseStream
 from furcate.dialects.openai_chat._answer import ChatAnswer
 from furcate.dialects.openai_chat._encode import encode_call
-from furcate.dialects.openai_chat._wire import read_chunk, read_plain
+from furcate.dialects.openai_chat._wire import read_chunk
 from furcate.primitives._content import Origin
 from furcate.primitives._stream import StreamEvent, StreamFailed
 from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
-
-_DONE = b"[DONE]"
 
 # llama.cpp's server turns a schema into a grammar and says so in these words (HTTP 400) where it cannot.
 _SCHEMA_REFUSED = re.compile(r"failed to parse grammar|JSON schema error")
@@ -59,14 +65,16 @@ class OpenAIChat:
         """Give the header that carries a credential."""
         return (("authorization", f"Bearer {key}"),)
 
-    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> ChatStream:
+    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> SseStream:
         """Begin to decode a streamed answer.
 
         Args:
             origin: goes onto opaque reasoning state, and its provider onto payloads.
             unknown_content: what becomes of content of an unknown kind.
         """
-        return ChatStream(origin, unknown_content)
+        return SseStream(
+            ChatAnswer(origin, unknown_content=unknown_content), lambda body: _whole(body, origin, unknown_content)
+        )
 
     def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
         """Decode an answer that came in one piece.
@@ -82,7 +90,7 @@ class OpenAIChat:
             AttemptFailed: the body is no answer of this dialect.
         """
         if body.lstrip().startswith((b"data:", b"event:", b":")):
-            stream = ChatStream(origin, unknown_content)
+            stream = self.decoder(origin, unknown_content)
             return stream.feed(body) + stream.finish()
         return _whole(body, origin, unknown_content)
 
@@ -95,73 +103,6 @@ class OpenAIChat:
         if head.status == 400 and _SCHEMA_REFUSED.search(failure.message):
             return attrs.evolve(failure, reason="schema_refused")
         return failure
-
-
-class ChatStream:
-    """Decode one streamed answer of ``openai-chat``."""
-
-    def __init__(self, origin: Origin, unknown_content: UnknownContent = "fail") -> None:
-        self._origin = origin
-        self._unknown_content: UnknownContent = unknown_content
-        self._sse = SseParser()
-        self._answer = ChatAnswer(origin, unknown_content=unknown_content)
-
-    @property
-    def done(self) -> bool:
-        """Whether the answer has ended, well or badly, so that nothing more needs to be read."""
-        return self._answer.done
-
-    def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and give the events that they complete."""
-        events: list[StreamEvent] = []
-        if self.done:
-            return events
-        for event in self._sse.feed(data):
-            events.extend(self._take(event))
-            if self.done:
-                return events
-        if self._sse.overflowed:
-            events.extend(self._answer.stop_short(_too_large()))
-        return events
-
-    def finish(self) -> list[StreamEvent]:
-        """Take the end of the body and give what is left; a cut-off answer ends with a ``StreamFailed``.
-
-        Raises:
-            AttemptFailed: the body was no stream at all, nor a whole answer in the place of one.
-        """
-        events: list[StreamEvent] = []
-        last = self._sse.close()
-        # Half a chunk means that the connection broke, and not that the server wrote nonsense.
-        if last is not None and (last.data.strip() == _DONE or read_plain(last.data) is not None):
-            events.extend(self._take(last))
-        stray = self._sse.stray
-        if stray.strip():
-            events.extend(self._take_stray(stray))
-        events.extend(self._answer.end(marked=False))
-        return events
-
-    def _take(self, event: SseEvent) -> list[StreamEvent]:
-        data = event.data.strip()
-        if data == _DONE:
-            return self._answer.end(marked=True)
-        return self._answer.take(data, event.event) if data else []
-
-    def _take_stray(self, stray: bytes) -> list[StreamEvent]:
-        if self.done:
-            return []
-        if not self._answer.chunks:
-            events = _whole(stray, self._origin, self._unknown_content)
-            self._answer.done = True
-            return events
-        # Some servers break off with a bare error object between the events.
-        error = error_in(read_plain(stray.strip().removeprefix(b"error:")), "error")
-        return self._answer.stop_short(stream_failure(error)) if error else []
-
-
-def _too_large() -> Failure:
-    message = "the server sent an event of more than 16 MiB, which is no part of an answer"
-    return Failure(kind="provider", reason="event_too_large", message=message)
 
 
 def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list[StreamEvent]:

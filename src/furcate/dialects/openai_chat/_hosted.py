@@ -12,8 +12,9 @@ import msgspec
 from attrs import define, field
 from msgspec import Raw
 
+from furcate.dialects._failures import read_plain
 from furcate.dialects.openai_chat._citations import clean_kind
-from furcate.dialects.openai_chat._wire import ExecutedTool, given, read_plain
+from furcate.dialects.openai_chat._wire import ExecutedTool, given
 from furcate.primitives._content import ActivityState, HostedActivity, Origin, ProviderPayload
 from furcate.primitives._json import FrozenMap, Plain
 from furcate.primitives._stream import HostedTransition

@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias, assert_never
 import msgspec
 from msgspec import Raw
 
+from furcate.dialects._failures import read_plain
 from furcate.dialects.openai_chat._reasoning import CONTENT_FORMAT, DETAILS_FORMAT
-from furcate.dialects.openai_chat._wire import read_plain
 from furcate.primitives._content import (
     HostedActivity,
     Media,

@@ -10,7 +10,8 @@ import msgspec
 from attrs import define, field
 from msgspec import Raw
 
-from furcate.dialects.openai_chat._wire import Members, read_plain, read_text
+from furcate.dialects._failures import read_plain
+from furcate.dialects.openai_chat._wire import Members, read_text
 from furcate.primitives._content import Origin, ReasoningState
 from furcate.primitives._json import Plain
 

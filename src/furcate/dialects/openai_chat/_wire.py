@@ -15,7 +15,6 @@ from msgspec import Raw, Struct
 
 from furcate.dialects._failures import UNREADABLE
 from furcate.primitives._content import Media
-from furcate.primitives._json import Plain
 
 Members = dict[str, Raw]
 
@@ -230,15 +229,6 @@ def read_text(raw: Raw) -> str | None:
         return _STRINGS.decode(raw)
     except UNREADABLE:
         return None
-
-
-def read_plain(raw: Raw | bytes) -> Plain:
-    """Read any JSON value; what is none reads as None."""
-    try:
-        value: Plain = msgspec.json.decode(raw)
-    except UNREADABLE:
-        return None
-    return value
 
 
 def read_media(url: str) -> Media | None:

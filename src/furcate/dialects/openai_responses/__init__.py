@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from furcate.dialects.openai_responses._codec import OpenAIResponses, ResponsesStream
+from furcate.dialects.openai_responses._codec import OpenAIResponses
 
-__all__ = ("OpenAIResponses", "ResponsesStream")
+__all__ = ("OpenAIResponses",)

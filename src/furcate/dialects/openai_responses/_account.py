@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE
-from furcate.dialects.openai_responses._wire import Members, WireUsage, clean_kind, given, read_plain
+from furcate.dialects._failures import UNREADABLE, read_plain
+from furcate.dialects.openai_responses._wire import Members, WireUsage, clean_kind, given
 from furcate.primitives._usage import Usage
 from furcate.primitives._wire import StopReason
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE, error_in, malformed, stream_failure
+from furcate.dialects._failures import UNREADABLE, error_in, malformed, read_plain, stream_failure
 from furcate.dialects.openai_responses._account import hosted_counts, read_ending, read_usage
 from furcate.dialects.openai_responses._events import CONTENT, PROGRESS
 from furcate.dialects.openai_responses._hosted import NOT_FINAL
@@ -27,7 +27,6 @@ from furcate.dialects.openai_responses._wire import (
     read_event,
     read_list,
     read_members,
-    read_plain,
     readable,
     text_of,
     told,
@@ -97,8 +96,8 @@ class ResponsesAnswer:
             self._unreadable(data, "response")
         return self._given_out()
 
-    def end(self) -> list[StreamEvent]:
-        """Take the end of the stream."""
+    def end(self, *, marked: bool = False) -> list[StreamEvent]:
+        """Take the end of the stream; its last event tells all, so that a mark behind it says nothing more."""
         if not self.done:
             how = "without its last event" if self.taken else "without one event"
             message = f"the answer broke off: its stream ended {how}"

@@ -13,15 +13,8 @@ import re
 from attrs import frozen
 from msgspec import Raw
 
-from furcate.dialects._failures import UNREADABLE, malformed
-from furcate.dialects.openai_responses._wire import (
-    clean_kind,
-    compact,
-    read_members,
-    read_plain,
-    read_whole,
-    text_of,
-)
+from furcate.dialects._failures import UNREADABLE, malformed, read_plain
+from furcate.dialects.openai_responses._wire import clean_kind, compact, read_members, read_whole, text_of
 from furcate.primitives._content import Attribution, ProviderPayload, Source
 from furcate.primitives._json import Plain
 from furcate.primitives._wire import AttemptFailed

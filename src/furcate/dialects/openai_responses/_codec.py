@@ -10,16 +10,22 @@ from __future__ import annotations
 from attrs import frozen
 from msgspec import ValidationError
 
-from furcate.dialects._failures import UNREADABLE, error_in, malformed, no_json, response_failure, stream_failure
-from furcate.dialects._sse import SseEvent, SseParser
+from furcate.dialects._failures import (
+    UNREADABLE,
+    error_in,
+    malformed,
+    no_json,
+    read_plain,
+    response_failure,
+    stream_failure,
+)
+from furcate.dialects._sse_stream import SseStream
 from furcate.dialects.openai_responses._answer import ResponsesAnswer
 from furcate.dialects.openai_responses._encode import encode_call
-from furcate.dialects.openai_responses._wire import read_members, read_plain, readable
+from furcate.dialects.openai_responses._wire import read_members, readable
 from furcate.primitives._content import Origin
 from furcate.primitives._stream import StreamEvent, StreamFailed
 from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
-
-_DONE = b"[DONE]"
 
 
 @frozen
@@ -50,14 +56,14 @@ class OpenAIResponses:
         """Give the header that carries a credential."""
         return (("authorization", f"Bearer {key}"),)
 
-    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> ResponsesStream:
+    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> SseStream:
         """Begin to decode a streamed answer.
 
         Args:
             origin: goes onto opaque state, and its provider onto payloads.
             unknown_content: what becomes of content of an unknown kind.
         """
-        return ResponsesStream(origin, unknown_content)
+        return SseStream(ResponsesAnswer(origin, unknown_content), lambda body: _whole(body, origin, unknown_content))
 
     def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
         """Decode an answer that came in one piece.
@@ -68,74 +74,13 @@ class OpenAIResponses:
             AttemptFailed: the body is no answer of this dialect.
         """
         if body.lstrip().startswith((b"data:", b"event:", b":")):
-            stream = ResponsesStream(origin, unknown_content)
+            stream = self.decoder(origin, unknown_content)
             return stream.feed(body) + stream.finish()
         return _whole(body, origin, unknown_content)
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means."""
         return response_failure(head, body)
-
-
-class ResponsesStream:
-    """Decode one streamed answer of ``openai-responses``."""
-
-    def __init__(self, origin: Origin, unknown_content: UnknownContent) -> None:
-        self._origin = origin
-        self._unknown_content = unknown_content
-        self._sse = SseParser()
-        self._answer = ResponsesAnswer(origin, unknown_content)
-
-    @property
-    def done(self) -> bool:
-        """Whether the answer has ended, well or badly, so that nothing more needs to be read."""
-        return self._answer.done
-
-    def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes and give the events that they complete."""
-        events: list[StreamEvent] = []
-        if self.done:
-            return events
-        for event in self._sse.feed(data):
-            events.extend(self._take(event))
-            if self.done:
-                return events
-        if self._sse.overflowed:
-            message = "the server sent an event of more than 16 MiB, which is no part of an answer"
-            failure = Failure(kind="provider", reason="event_too_large", message=message)
-            events.extend(self._answer.stop_short(failure))
-        return events
-
-    def finish(self) -> list[StreamEvent]:
-        """Take the end of the body and give what is left; a cut-off answer ends with a ``StreamFailed``.
-
-        Raises:
-            AttemptFailed: the body was no stream at all, nor a whole answer in the place of one.
-        """
-        events: list[StreamEvent] = []
-        last = self._sse.close()
-        # Half an event means that the connection broke, and not that the server wrote nonsense.
-        if last is not None and read_plain(last.data) is not None:
-            events.extend(self._take(last))
-        stray = self._sse.stray
-        if stray.strip() and not self.done:
-            events.extend(self._take_stray(stray))
-        return events + self._answer.end()
-
-    def _take(self, event: SseEvent) -> list[StreamEvent]:
-        data = event.data.strip()
-        if data == _DONE:
-            return self._answer.end()
-        return self._answer.take(data, event.event) if data else []
-
-    def _take_stray(self, stray: bytes) -> list[StreamEvent]:
-        if not self._answer.taken:
-            events = _whole(stray, self._origin, self._unknown_content)
-            self._answer.done = True
-            return events
-        # Some servers break off with a bare error object between the events.
-        error = error_in(read_plain(stray.strip().removeprefix(b"error:")), "error")
-        return self._answer.stop_short(stream_failure(error)) if error else []
 
 
 def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list[StreamEvent]:

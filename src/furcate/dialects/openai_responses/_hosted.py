@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 
 from attrs import frozen
 
+from furcate.dialects._failures import read_plain
 from furcate.dialects.openai_responses._wire import (
     NULL,
     Members,
     clean_kind,
     given,
     read_members,
-    read_plain,
     read_text,
     text_of,
     texts_of,

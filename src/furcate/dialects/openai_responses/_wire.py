@@ -13,8 +13,7 @@ from collections.abc import Set as AbstractSet
 import msgspec
 from msgspec import Raw, Struct
 
-from furcate.dialects._failures import UNREADABLE
-from furcate.primitives._json import Plain
+from furcate.dialects._failures import UNREADABLE, read_plain
 
 Members = dict[str, Raw]
 
@@ -165,15 +164,6 @@ def read_whole(raw: Raw | None) -> int | None:
         return _INTS.decode(raw) if raw is not None else None
     except UNREADABLE:
         return None
-
-
-def read_plain(raw: Raw | bytes) -> Plain:
-    """Read any JSON value; what is none reads as None."""
-    try:
-        value: Plain = msgspec.json.decode(raw)
-    except UNREADABLE:
-        return None
-    return value
 
 
 def text_of(members: Members, key: str) -> str:
