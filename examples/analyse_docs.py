@@ -77,7 +77,7 @@ class Analysis:
     open: list[str]
     doubted: bool = False
 
-    async def next_action(self, turn: furcate.Turn) -> furcate.Continue | furcate.Stop:
+    async def next_action(self, turn: furcate.Turn) -> furcate.Action:
         """Record the newest answer, then ask the next question, or stop where none is open."""
         if turn.result is not None:
             # A topic gets two chances in a run, then the others have theirs.
@@ -102,8 +102,7 @@ class Analysis:
         entry: dict[str, object] = {"topic": self.open[0], "run_id": result.run_id, "settled": False}
         # Only an answer that passed has a finding in it; of any other the notebook keeps what was said.
         if result.validation.status == "passed":
-            finding = result.value
-            assert isinstance(finding, Finding)
+            finding = result.value_as(Finding)
             entry |= {"claim": finding.claim, "quote": finding.quote, "settled": quoted(finding.quote, self.text)}
         else:
             faults = [str(fault) for fault in result.validation.faults]
@@ -148,7 +147,7 @@ def make_engine(config: Path | None) -> furcate.Engine:
     settings = furcate.Settings(max_output_tokens=150)
     return furcate.Engine(
         backends=[furcate.Backend("local", kind="embedded")],
-        profiles=[furcate.Profile("local", "local", "embedded", settings=settings)],
+        profiles=[furcate.Profile("local", "local", settings=settings)],
     )
 
 

@@ -81,7 +81,7 @@ class Correction:
     reason: str = ""
     proposal: str = ""
 
-    async def next_action(self, turn: furcate.Turn) -> furcate.Continue | furcate.Stop:
+    async def next_action(self, turn: furcate.Turn) -> furcate.Action:
         """Ask for a docstring, and again until one is kept or the turns are used up."""
         if turn.result is None:
             about = f"{self.function.name}({', '.join(self.function.parameters)})"
@@ -97,9 +97,7 @@ class Correction:
         """Say what is wrong with a proposal; an empty text where nothing is."""
         if result.validation.status != "passed":
             return "That was no docstring in the form that was asked for."
-        proposed = result.value
-        assert isinstance(proposed, Proposal)
-        self.proposal = proposed.docstring
+        self.proposal = result.value_as(Proposal).docstring
         faults = self.function.faults(self.proposal)
         if not faults and not await self.means_the_same():
             faults = ("A second reader says that it means something else.",)
@@ -118,7 +116,7 @@ class Correction:
                 groups=[self.group],
             )
         )
-        return result.validation.status == "passed" and result.value == SecondLook(same=True)
+        return result.validation.status == "passed" and result.value_as(SecondLook).same
 
     def ask(self, text: str) -> furcate.Continue:
         """Continue with a request for a docstring."""
@@ -154,10 +152,10 @@ async def correct(
     async with furcate.open_branches(engine, opening.exchange, groups=[group]) as branches:
         for name, correction in corrections.items():
             branches.start_soon(correction.next_action, additional_turns=TURNS, name=name)
-    for branch in branches:
-        if branch.error is not None:
-            failed = corrections[branch.name or ""]
-            failed.verdict, failed.reason = "failed", str(branch.error)
+    for name, correction in corrections.items():
+        error = branches[name].error
+        if error is not None:
+            correction.verdict, correction.reason = "failed", str(error)
     return corrections
 
 
@@ -168,7 +166,7 @@ def make_engine(config: Path | None) -> furcate.Engine:
     settings = furcate.Settings(max_output_tokens=150)
     return furcate.Engine(
         backends=[furcate.Backend("local", kind="embedded")],
-        profiles=[furcate.Profile("local", "local", "embedded", settings=settings)],
+        profiles=[furcate.Profile("local", "local", settings=settings)],
     )
 
 

@@ -31,6 +31,7 @@ from attrs import frozen
 
 import furcate
 from furcate.cli._plan import read_plan
+from furcate.dialects._server_tools import CAPABILITIES, spelling
 from furcate.orchestrator._config import find_faults
 from furcate.orchestrator._config_read import Report
 from furcate.primitives._wire import Address
@@ -148,6 +149,18 @@ def test_defaults_are_documented_as_they_are(value: type[Any]) -> None:
     for key in shared:
         shown = "none" if real[key] is None else f"`{json.dumps(real[key]).removesuffix('.0')}`"
         assert written[key] == shown, key
+
+
+def test_capabilities_are_documented_as_they_are() -> None:
+    """The table of provider-side tools says of each dialect what the encoders can ask for."""
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    [body] = re.findall(r"^### Tools on the provider's side.*?\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    head, _rule, *rows = (
+        [cell.strip(" `") for cell in row.split("|")[1:-1]] for row in body.splitlines() if "|" in row
+    )
+    assert [row[0] for row in rows] == list(CAPABILITIES)
+    for name, *cells in rows:
+        assert cells == ["yes" if spelling(dialect, name) else "no" for dialect in head[1:]], name
 
 
 def test_docstring_examples_compile() -> None:

@@ -18,7 +18,7 @@ class Keywords:
     )
 
 
-async def keywords(turn: furcate.Turn) -> furcate.Continue | furcate.Stop:
+async def keywords(turn: furcate.Turn) -> furcate.Action:
     """Ask for keywords, and once more where the text has none of them in it.
 
     It keeps nothing between two turns, since one function serves the branches of all inputs.
@@ -26,8 +26,7 @@ async def keywords(turn: furcate.Turn) -> furcate.Continue | furcate.Stop:
     if turn.result is None:
         return ask("Name the keywords of the text.")
     if turn.result.validation.status == "passed":
-        found = turn.result.value
-        assert isinstance(found, Keywords)
+        found = turn.result.value_as(Keywords)
         text = turn.exchange.messages[0].text.casefold()
         if any(word.casefold() in text for word in found.keywords):
             return furcate.Stop()

@@ -263,6 +263,16 @@ def test_same_plan_runs_against_another_server(furcate_command: Command, configu
     assert len(said.lines) == 2
 
 
+def test_config_wins_over_the_tables_of_the_plan(furcate_command: Command, configured: Command, plan: Path) -> None:
+    """A plan with a configuration of its own can be tried on another server as it is; its tables are passed over."""
+    plan.write_text(PLAN + '[backends.mine]\nbase_url = "ftp://nowhere"\n[profiles.p]\nbackend = 5\n')
+    with StubProvider.in_thread(echo) as stub:
+        os.rename(configured(stub.base_url), "another.toml")
+        said = furcate_command("explore", "plan.toml", "a.txt", "--config", "another.toml")
+    assert (said.status, len(said.lines)) == (0, 2)
+    assert furcate_command("explore", "plan.toml", "a.txt").status == 2
+
+
 def test_plan_may_carry_its_backend(furcate_command: Command, configured: Command, plan: Path) -> None:
     """A plan with the tables of a configuration needs no other file."""
     with StubProvider.in_thread(echo) as stub:

@@ -41,7 +41,7 @@ def run_finished(usage: Usage, status: RunStatus = "succeeded") -> RunFinished:
 def grown(key: Key, *heard: Heard) -> Forest:
     forest = plant(["a.txt", "b.txt"], [("left", 2), ("right", 3)])
     for second, event in enumerate(heard):
-        forest = fold(forest, key, event, float(second))
+        forest = fold(forest, key, event, at_s=float(second))
     return forest
 
 
@@ -87,7 +87,7 @@ def test_branch_is_followed_turn_by_turn() -> None:
 def test_only_the_place_that_was_heard_of_changes() -> None:
     """Other inputs and branches stay the very same objects."""
     before = grown(BRANCH)
-    after = fold(before, BRANCH, Begun(), 1.0)
+    after = fold(before, BRANCH, Begun(), at_s=1.0)
     assert after.inputs[1] is before.inputs[1]
     assert after.inputs[0].branches[0] is before.inputs[0].branches[0]
     assert before.at(BRANCH).state == "waiting"
@@ -97,7 +97,7 @@ def test_what_changes_nothing_gives_the_same_forest() -> None:
     """An observation without a part to play is passed over."""
     before = grown(BRANCH)
     told = CoordinatorStarted(scope_id="s", parent_scope_id=None, parent_run_id="r", name="right", additional_turns=3)
-    assert fold(before, BRANCH, told, 1.0) is before
+    assert fold(before, BRANCH, told, at_s=1.0) is before
 
 
 def test_branch_without_a_place_waits_through_its_first_delivery() -> None:

@@ -135,7 +135,7 @@ def test_names_are_looked_up() -> None:
     assert plan is not None
     report = Report("plan.toml")
     shorter = Prompt("shorter", (MessageTemplate("user", "x"),))
-    check_names(plan, report, {"shorter": shorter}, {"careful": Profile("careful", "b", "m")})
+    check_names(plan, report, {"shorter": shorter}, profiles={"careful": Profile("careful", "b", "m")})
     first, second = map(str, report.faults)
     assert "[branches[0]] follow_ups[1].profile: no profile named 'quick'" in first
     assert "[branches[0]] follow_ups[1].prompt: no prompt named 'shorten'; did you mean 'shorter'?" in second
@@ -149,7 +149,7 @@ def test_templates_of_the_plan_are_compiled() -> None:
     )
     assert plan is not None
     report = Report("plan.toml")
-    check_names(plan, report, {}, {"only": Profile("only", "b", "m")})
+    check_names(plan, report, {}, profiles={"only": Profile("only", "b", "m")})
     first, second = map(str, report.faults)
     assert "[opening] messages[0].template: line 1: " in first
     assert "[branches[0]] follow_ups[0]: line 1: " in second
@@ -161,7 +161,7 @@ def test_profile_must_be_known_where_several_could_be_meant() -> None:
     assert plan is not None
     report = Report("plan.toml")
     profiles = {name: Profile(name, "b", "m") for name in ("one", "two")}
-    check_names(plan, report, {}, profiles)
+    check_names(plan, report, {}, profiles=profiles)
     assert "profile: missing; name the profile of what has none of its own; profiles: one, two" in str(report.faults[0])
 
 

@@ -125,15 +125,19 @@ def test_message_may_come_from_standard_input(configured: Command, spawn: Comman
     assert (process.returncode, out) == (0, "cba\n")
 
 
-def test_terminal_sees_every_answer_as_it_arrives(configured: Command, on_terminal: Command, loop: str) -> None:
-    """On a terminal each answer stands on lines of its own, and nothing in it can drive the terminal."""
+def test_terminal_sees_every_answer_as_it_arrives(
+    configured: Command, on_terminal: Command, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a terminal each answer stands on lines of its own, and nothing in it but colours reaches the terminal."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     Path("s.json").write_text(SCHEMA)
-    with StubProvider.in_thread([answer("non\x1b[31msense"), answer('{"a": 1}')]) as stub:
+    with StubProvider.in_thread([answer("non\x1b[31m\x1b[2Jsense"), answer('{"a": 1}')]) as stub:
         configured(stub.base_url)
         status, shown = on_terminal("run", "-m", "x", "--schema", "s.json", "--repairs", "1", "--loop", loop)
     assert status == 0
     first, second, third, *_ = shown.splitlines()
-    assert (first, second, third) == ("non[31msense", "answer 2, a repair:", '{"a": 1}')
+    assert (first, second, third) == ("non\x1b[31msense\x1b[0m", "answer 2, a repair:", '{"a": 1}')
 
 
 def test_terminal_keeps_what_arrived_before_a_failure(configured: Command, on_terminal: Command) -> None:

@@ -34,10 +34,10 @@ def drawn(forest: Forest, *, now_s: float = 10.0, lines: int | None = None, widt
 def test_tree_shows_state_turn_tokens_and_time() -> None:
     """Each opening and each branch has a line with what is known of it."""
     forest = plant(["a.txt"], [("left", 2), ("right", 3)])
-    forest = fold(forest, Key(0), Begun(), 1.0)
-    forest = fold(forest, Key(0), finished(Usage(input_tokens=1200, cache_read_tokens=34, output_tokens=5)), 3.5)
-    forest = fold(forest, Key(0, 0), Begun(), 4.0)
-    forest = fold(forest, Key(0, 1), Ended("failed", "timeout: no answer"), 5.0)
+    forest = fold(forest, Key(0), Begun(), at_s=1.0)
+    forest = fold(forest, Key(0), finished(Usage(input_tokens=1200, cache_read_tokens=34, output_tokens=5)), at_s=3.5)
+    forest = fold(forest, Key(0, 0), Begun(), at_s=4.0)
+    forest = fold(forest, Key(0, 1), Ended("failed", "timeout: no answer"), at_s=5.0)
     heading, opening, left, right = drawn(forest)
     assert heading.split() == ["state", "turn", "in", "out", "time"]
     assert opening.split() == ["a.txt", "done", "1,234", "5", "2.5", "s"]
@@ -57,8 +57,8 @@ def test_small_terminal_shows_what_goes_on() -> None:
     """Where not all fits, ended inputs go first, then those that wait, and both are counted."""
     forest = plant([f"{n}.txt" for n in range(6)], [("only", 1)])
     for number in range(2):
-        forest = fold(forest, Key(number), Ended("done"), 1.0)
-        forest = fold(forest, Key(number, 0), Ended("stopped"), 1.0)
+        forest = fold(forest, Key(number), Ended("done"), at_s=1.0)
+        forest = fold(forest, Key(number, 0), Ended("stopped"), at_s=1.0)
     shown = drawn(forest, lines=7)
     assert len(shown) <= 7
     assert shown[0] == "2 more inputs have ended"
@@ -78,7 +78,7 @@ def test_change_is_one_plain_line() -> None:
     """A change is told in one line that names input and branch."""
     forest = plant(["a.txt"], [("left", 2)])
     assert change_line(forest, Key(0, 0), 1.0) == "a.txt / left: waiting, turn 0/2"
-    forest = fold(fold(forest, Key(0), Begun(), 1.0), Key(0), finished(Usage(output_tokens=3)), 2.0)
+    forest = fold(fold(forest, Key(0), Begun(), at_s=1.0), Key(0), finished(Usage(output_tokens=3)), at_s=2.0)
     assert change_line(forest, Key(0), 9.0) == "a.txt: opening: done, tokens in ?, out 3, 1.0 s"
 
 
@@ -87,7 +87,7 @@ def test_plain_screen_tells_a_change_once(capsys: pytest.CaptureFixture[str]) ->
     forest = plant(["a.txt"], [("left", 2)])
     screen = PlainScreen()
     screen.changed(forest, Key(0, 0), 1.0)
-    forest = fold(forest, Key(0, 0), Ended("cancelled"), 1.0)
+    forest = fold(forest, Key(0, 0), Ended("cancelled"), at_s=1.0)
     screen.changed(forest, Key(0, 0), 2.0)
     screen.changed(forest, Key(0, 0), 3.0)
     assert capsys.readouterr().err == "a.txt / left: cancelled, turn 0/2, tokens in -, out -, not begun\n"
@@ -113,7 +113,7 @@ async def test_last_tree_stays_and_others_may_write_in_between() -> None:
     with screen.opened():
         with screen.aside():
             file.write("RESULT\n")
-        screen.changed(fold(forest, Key(0, 0), Ended("stopped"), 1.0), Key(0, 0), 1.0)
+        screen.changed(fold(forest, Key(0, 0), Ended("stopped"), at_s=1.0), Key(0, 0), 1.0)
     before, after = file.getvalue().split("RESULT\n")
     assert "waiting" in before
     assert "stopped" in after.rsplit("a.txt", 1)[1]

@@ -141,7 +141,9 @@ def load_callables(plan: ExplorePlan, report: Report) -> dict[str, Function]:
         assert branch.callable is not None
         found = _load(branch.callable)
         if isinstance(found, str):
-            report.add(f"branches[{number}]", "callable", found, 'name an "async def function(turn)" of a module')
+            report.add(
+                f"branches[{number}]", "callable", found, remedy='name an "async def function(turn)" of a module'
+            )
         else:
             loaded[branch.name] = found
     return loaded

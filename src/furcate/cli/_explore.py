@@ -20,7 +20,8 @@ from furcate.cli._lines import LineWriter
 from furcate.cli._loop import Interruption, run_on
 from furcate.cli._plan import Ask
 from furcate.cli._plan_check import load_plan
-from furcate.cli._setup import config_option, loop_option, make_ready
+from furcate.cli._receipt_log import ReceiptLog
+from furcate.cli._setup import config_option, loop_option, make_ready, receipts_option
 from furcate.cli._told import FAILED, WELL, complain, say
 from furcate.cli._tree import Screen, TreeScreen, screen_for
 from furcate.orchestrator._config_read import Report
@@ -65,9 +66,17 @@ class Job:
 @click.option("--out", default="-", metavar="FILE", help="Where each branch's JSON line goes. [default: stdout]")
 @click.option("--max-active", type=click.IntRange(min=1), metavar="N", help="Most openings and branches at once.")
 @config_option
+@receipts_option
 @loop_option
 def explore(
-    plan: Path, inputs: tuple[str, ...], out: str, max_active: int | None, config: Path | None, loop: str
+    plan: Path,
+    inputs: tuple[str, ...],
+    out: str,
+    *,
+    max_active: int | None,
+    config: Path | None,
+    receipts: Path | None,
+    loop: str,
 ) -> int:
     """Ask a PLAN's opening once for each INPUT file, and drive all its branches from the answer.
 
@@ -79,11 +88,17 @@ def explore(
     assert loaded is not None
     asking = Asking(loaded.plan, loaded.setup)
     sources = _sources(inputs)
-    _check_out(out, sources)
-    engine = loaded.setup.engine()
+    if out != "-":
+        _check_target("--out", Path(out), sources)
+    if receipts is not None:
+        _check_target("--receipts", receipts, sources)
+        if out != "-" and receipts.resolve() == Path(out).resolve():
+            raise RequestError(f"--receipts {receipts} is the file of --out too; name another file")
+    log = ReceiptLog(receipts)
+    engine = loaded.setup.engine([log])
     backends = _check_requests(engine, asking, sources)
     # Opened last: a plan that cannot run must not empty the results of an earlier one.
-    with _opened(out) as file:
+    with log, _opened(out) as file:
         job = Job(
             engine=engine,
             asking=asking,
@@ -94,7 +109,11 @@ def explore(
             out_name="stdout" if out == "-" else out,
             max_active=max_active,
         )
-        return run_on(loop, lambda interruption: _explore(job, interruption))
+        status = run_on(loop, lambda interruption: _explore(job, interruption))
+    if log.problem is not None:
+        complain(log.problem)
+        return status or FAILED
+    return status
 
 
 def _sources(inputs: tuple[str, ...]) -> tuple[Source, ...]:
@@ -119,17 +138,14 @@ def _readable(name: str) -> Path:
     return path
 
 
-def _check_out(out: str, sources: tuple[Source, ...]) -> None:
-    if out == "-":
-        return
-    path = Path(out)
+def _check_target(option: str, path: Path, sources: tuple[Source, ...]) -> None:
     if not path.parent.is_dir():
-        raise RequestError(f"--out {out}: there is no folder {path.parent}; make it first")
+        raise RequestError(f"{option} {path}: there is no folder {path.parent}; make it first")
     if path.is_dir():
-        raise RequestError(f"--out {out} is a folder; name a file")
+        raise RequestError(f"{option} {path} is a folder; name a file")
     for source in sources:
         if source.path is not None and path.exists() and path.samefile(source.path):
-            raise RequestError(f"--out {out} is an input of this exploration; name another file")
+            raise RequestError(f"{option} {path} is an input of this exploration; name another file")
 
 
 def _opened(out: str) -> AbstractContextManager[BinaryIO]:
@@ -148,12 +164,12 @@ def _check_requests(engine: Engine, asking: Asking, sources: tuple[Source, ...])
     asked += [(ask, sources[0]) for branch in plan.branches for ask in branch.follow_ups]
     names: dict[str, None] = {}
     for ask, source in asked:
-        prepared = _prepared_backend(engine, asking, ask, source)
+        prepared = _prepared_backend(engine, asking, ask, source=source)
         names[prepared] = None
     return tuple(engine.inspect_backend(name) for name in names)
 
 
-def _prepared_backend(engine: Engine, asking: Asking, ask: Ask, source: Source) -> str:
+def _prepared_backend(engine: Engine, asking: Asking, ask: Ask, *, source: Source) -> str:
     asking.check_source(ask, source.path)
     try:
         return str(engine.prepare(asking.request(ask, source.path)).details()["backend"])

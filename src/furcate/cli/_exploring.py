@@ -66,7 +66,7 @@ class BranchRun:
         placed: whether it occupies one of the places that ``--max-active`` leaves.
     """
 
-    def __init__(self, plan: BranchPlan, key: Key, opening: Result, drive: NextAction) -> None:
+    def __init__(self, plan: BranchPlan, key: Key, opening: Result, *, drive: NextAction) -> None:
         self.plan = plan
         self.key = key
         self.handle: Branch | None = None
@@ -181,7 +181,7 @@ class Exploration:
         async with open_branches(self._engine, opening.exchange, groups=[self.group], name=source.name) as nursery:
             for place, plan in enumerate(self._branches):
                 drive = self._asking.driver(plan, self._functions.get(plan.name), source.path)
-                run = BranchRun(plan, Key(number, place), opening, drive)
+                run = BranchRun(plan, Key(number, place), opening, drive=drive)
                 run.handle = nursery.start_soon(
                     partial(self._drive, run),
                     additional_turns=plan.turns,
@@ -211,7 +211,7 @@ class Exploration:
 
     def _hear(self, key: Key, heard: Heard) -> None:
         now_s = anyio.current_time()
-        self.forest = fold(self.forest, key, heard, now_s)
+        self.forest = fold(self.forest, key, heard, at_s=now_s)
         if self._screen is not None:
             self._screen.changed(self.forest, key, now_s)
 

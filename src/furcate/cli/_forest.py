@@ -137,7 +137,7 @@ def plant(inputs: Sequence[str], branches: Sequence[tuple[str, int]]) -> Forest:
     return Forest(tuple(InputView(Node(name=name), waiting) for name in inputs))
 
 
-def fold(forest: Forest, key: Key, heard: Heard, at_s: float) -> Forest:
+def fold(forest: Forest, key: Key, heard: Heard, *, at_s: float) -> Forest:
     """Give the forest after something was heard about one place.
 
     Arguments:

@@ -15,6 +15,7 @@ import click
 from furcate.cli._check import check
 from furcate.cli._explore import explore
 from furcate.cli._local import local
+from furcate.cli._receipts import receipts
 from furcate.cli._run import run
 from furcate.cli._told import FAILED, INTERRUPTED, USAGE, WELL, complain, exit_status, leaves, say, sentence
 from furcate.primitives._errors import FurcateError
@@ -22,15 +23,22 @@ from furcate.primitives._errors import FurcateError
 _log = logging.getLogger("furcate")
 
 
-def _version() -> str:
+def _show_version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    """Look the version up only when it is asked for; a package that runs from its sources has none."""
+    if not wanted or context.resilient_parsing:
+        return
     try:
-        return importlib.metadata.version("furcate")
+        version = importlib.metadata.version("furcate")
     except importlib.metadata.PackageNotFoundError:
-        return "(run from its sources)"
+        version = "(run from its sources)"
+    click.echo(f"furcate {version}")
+    context.exit()
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(_version(), prog_name="furcate", message="%(prog)s %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks and the library's log.")
 def cli(debug: bool) -> None:
     """Run, capture, fork and direct conversations with language models.
@@ -40,7 +48,7 @@ def cli(debug: bool) -> None:
     """
 
 
-for _command in (run, explore, check, local):
+for _command in (run, explore, check, receipts, local):
     cli.add_command(_command)
 
 

@@ -108,11 +108,11 @@ def read_toml(path: Path, report: Report) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path).replace("\r\n", "\n"))
     except tomllib.TOMLDecodeError as error:
-        report.add("", "", f"no TOML: {error}", "mend the file there")
+        report.add("", "", f"no TOML: {error}", remedy="mend the file there")
     except RecursionError:
-        report.add("", "", "no TOML that can be read: it nests too deeply", "mend the file")
+        report.add("", "", "no TOML that can be read: it nests too deeply", remedy="mend the file")
     except Wrong as wrong:
-        report.add("", "", wrong.problem.removeprefix(f"{path} "), wrong.remedy)
+        report.add("", "", wrong.problem.removeprefix(f"{path} "), remedy=wrong.remedy)
     return {}
 
 
@@ -140,7 +140,7 @@ def read_plan(path: Path, content: Mapping[str, object], report: Report) -> Expl
     if "config" in found and any(kind in content for kind in CONFIG_TABLES):
         top.wrong("config", "the plan carries a configuration itself", "leave out either this key or those tables")
     variables = found.get("vars", FrozenMap())
-    opening = _opening(report, found["opening"], path.parent, variables) if "opening" in found else None
+    opening = _opening(report, found["opening"], path.parent, variables=variables) if "opening" in found else None
     branches = _branches(report, found["branches"], variables) if "branches" in found else ()
     if len(report.faults) > before or opening is None:
         return None
@@ -156,7 +156,9 @@ def read_plan(path: Path, content: Mapping[str, object], report: Report) -> Expl
     )
 
 
-def _opening(report: Report, content: Mapping[str, Any], folder: Path, variables: FrozenMap) -> tuple[Ask, str] | None:
+def _opening(
+    report: Report, content: Mapping[str, Any], folder: Path, *, variables: FrozenMap
+) -> tuple[Ask, str] | None:
     place = Table(report, "opening", content)
     found = place.read(_OPENING)
     if ("prompt" in content) == ("messages" in content):
@@ -181,12 +183,12 @@ def _opening(report: Report, content: Mapping[str, Any], folder: Path, variables
 def _branches(report: Report, value: object, variables: FrozenMap) -> tuple[BranchPlan, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
         what = "an empty list" if value == [] else described(value)
-        report.add("", "branches", f"found {what}", "give at least one table [[branches]] with a name")
+        report.add("", "branches", f"found {what}", remedy="give at least one table [[branches]] with a name")
         return ()
     made: list[BranchPlan] = []
     for number, content in enumerate(value):
         place = Table(report, f"branches[{number}]", content)
-        branch = _branch(place, content, number, variables)
+        branch = _branch(place, content, number, variables=variables)
         if branch is None:
             continue
         if any(other.name == branch.name for other in made):
@@ -195,14 +197,14 @@ def _branches(report: Report, value: object, variables: FrozenMap) -> tuple[Bran
     return tuple(made)
 
 
-def _branch(place: Table, content: Mapping[str, object], number: int, variables: FrozenMap) -> BranchPlan | None:
+def _branch(place: Table, content: Mapping[str, object], number: int, *, variables: FrozenMap) -> BranchPlan | None:
     found = place.read(_BRANCH, ("name",))
     if ("follow_ups" in content) == ("callable" in content):
         place.wrong("", "a branch has either follow_ups or a callable", "give one of the two")
         return None
     asks: tuple[Ask, ...] = ()
     if "follow_ups" in found:
-        asks = _follow_ups(place, found["follow_ups"], f"branches[{number}]", variables)
+        asks = _follow_ups(place, found["follow_ups"], f"branches[{number}]", variables=variables)
     elif "turns" not in content:
         place.wrong("turns", "missing", "say how many turns the callable may take")
     if "callable" in found and not _is_dotted(found["callable"]):
@@ -217,7 +219,7 @@ def _is_dotted(value: str) -> bool:
     return colon == ":" and all(step.isidentifier() for step in (*module.split("."), *function.split(".")))
 
 
-def _follow_ups(place: Table, value: object, branch: str, variables: FrozenMap) -> tuple[Ask, ...]:
+def _follow_ups(place: Table, value: object, branch: str, *, variables: FrozenMap) -> tuple[Ask, ...]:
     if not isinstance(value, list) or not value:
         what = "an empty list" if value == [] else described(value)
         place.wrong("follow_ups", f"found {what}", 'give a list such as ["Say it shorter.", { prompt = "name" }]')
@@ -251,7 +253,7 @@ def _merged(variables: FrozenMap, more: FrozenMap | None) -> FrozenMap:
 
 
 def check_names(
-    plan: ExplorePlan, report: Report, prompts: Mapping[str, Prompt], profiles: Mapping[str, object]
+    plan: ExplorePlan, report: Report, prompts: Mapping[str, Prompt], *, profiles: Mapping[str, object]
 ) -> None:
     """Look up what a plan names in its configuration, and compile the templates and contracts that it holds.
 
@@ -261,14 +263,16 @@ def check_names(
         prompts: the configured prompts by name.
         profiles: the configured profiles by name.
     """
-    _check_profile(report, "", plan.profile, profiles)
+    _check_profile(report, "", plan.profile, profiles=profiles)
     if plan.profile is None and len(profiles) != 1 and _needs_default(plan, prompts):
         known = ", ".join(profiles) or "none"
-        report.add("", "profile", "missing", f"name the profile of what has none of its own; profiles: {known}")
-    _check_ask(report, "opening", "", plan.opening, prompts, profiles)
+        report.add("", "profile", "missing", remedy=f"name the profile of what has none of its own; profiles: {known}")
+    _check_ask(report, "opening", "", ask=plan.opening, prompts=prompts, profiles=profiles)
     for number, branch in enumerate(plan.branches):
         for place, ask in enumerate(branch.follow_ups):
-            _check_ask(report, f"branches[{number}]", f"follow_ups[{place}]", ask, prompts, profiles)
+            _check_ask(
+                report, f"branches[{number}]", f"follow_ups[{place}]", ask=ask, prompts=prompts, profiles=profiles
+            )
 
 
 def _needs_default(plan: ExplorePlan, prompts: Mapping[str, Prompt]) -> bool:
@@ -286,16 +290,17 @@ def _check_ask(
     report: Report,
     at: str,
     key: str,
+    *,
     ask: Ask,
     prompts: Mapping[str, Prompt],
     profiles: Mapping[str, object],
 ) -> None:
     prefix = f"{key}." if key else ""
-    _check_profile(report, at, ask.profile, profiles, f"{prefix}profile")
+    _check_profile(report, at, ask.profile, profiles=profiles, key=f"{prefix}profile")
     if isinstance(ask.prompt, str):
         if ask.prompt not in prompts:
             remedy = guess(ask.prompt, prompts, "prompts")
-            report.add(at, f"{prefix}prompt", f"no prompt named {ask.prompt!r}", remedy)
+            report.add(at, f"{prefix}prompt", f"no prompt named {ask.prompt!r}", remedy=remedy)
         if ask.contract is not None:
             try:
                 compile_contract(ask.contract)
@@ -303,15 +308,15 @@ def _check_ask(
                 report.add(at, f"{prefix}contract.schema", str(error))
     else:
         checked = Report(report.where)
-        check_prompt(Place(checked, at), ask.prompt, {}, {})
+        check_prompt(Place(checked, at), ask.prompt, {}, backends={})
         for fault in checked.faults:
             # A follow-up's one message has no number of its own in the plan.
             inner = key if key else fault.key
-            report.add(at, inner, fault.problem, fault.remedy)
+            report.add(at, inner, fault.problem, remedy=fault.remedy)
 
 
 def _check_profile(
-    report: Report, at: str, name: str | None, profiles: Mapping[str, object], key: str = "profile"
+    report: Report, at: str, name: str | None, *, profiles: Mapping[str, object], key: str = "profile"
 ) -> None:
     if name is not None and name not in profiles:
-        report.add(at, key, f"no profile named {name!r}", guess(name, profiles, "profiles"))
+        report.add(at, key, f"no profile named {name!r}", remedy=guess(name, profiles, "profiles"))

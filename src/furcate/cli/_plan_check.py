@@ -35,7 +35,7 @@ def load_plan(path: Path, config: Path | None, report: Report) -> Loaded | None:
 
     Arguments:
         path: the plan file.
-        config: a configuration file that goes before the plan's own.
+        config: a configuration file that goes before the one that the plan names, and before its own tables.
         report: takes the faults.
 
     Returns:
@@ -45,30 +45,31 @@ def load_plan(path: Path, config: Path | None, report: Report) -> Loaded | None:
     if report.faults:
         return None
     if not is_plan(content):
-        report.add("opening", "", "missing", "a plan has a table [opening] and tables [[branches]]")
+        report.add("opening", "", "missing", remedy="a plan has a table [opening] and tables [[branches]]")
         return None
     plan = read_plan(path, content, report)
-    setup = _setup_for(plan, path, content, config, report)
+    setup = _setup_for(plan, path, content, config=config, report=report)
     if plan is None or setup is None:
         return None
-    check_names(plan, report, setup.resources.prompts, setup.resources.profiles)
+    check_names(plan, report, setup.resources.prompts, profiles=setup.resources.profiles)
     functions = load_callables(plan, report)
     return None if report.faults else Loaded(plan, setup, functions)
 
 
 def _setup_for(
-    plan: ExplorePlan | None, path: Path, content: Mapping[str, object], config: Path | None, report: Report
+    plan: ExplorePlan | None, path: Path, content: Mapping[str, object], *, config: Path | None, report: Report
 ) -> Setup | None:
     own = [kind for kind in CONFIG_TABLES if kind in content]
     try:
-        if own and config is not None:
-            report.add(own[0], "", "the plan carries a configuration itself", "leave out --config")
-        elif own:
+        if config is not None:
+            # It wins over all that the plan says itself, so that a plan can be tried on another server as it is.
+            return choose(config)
+        if own:
             beside = tuple(key for key in content if key not in CONFIG_TABLES)
             return Setup(load_config(path, beside=beside), path, beside)
-        elif config is not None or plan is not None:
+        if plan is not None:
             # Without a plan it is not known which configuration it names; its own faults come first then.
-            return choose(config or (plan.config if plan is not None else None))
+            return choose(plan.config)
     except ConfigError as error:
         report.faults.extend(separated(error))
     return None

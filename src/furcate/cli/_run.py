@@ -12,10 +12,12 @@ from attrs import frozen
 
 from furcate.cli._lines import json_line, usage_fields, validation_fields
 from furcate.cli._loop import Interruption, run_on
-from furcate.cli._setup import Setup, choose, config_option, loop_option, make_ready
-from furcate.cli._told import FAILED, WELL, complain, ending, for_terminal, one_line, say, unmet, usage_line
+from furcate.cli._output import Output, Screen
+from furcate.cli._receipt_log import ReceiptLog
+from furcate.cli._setup import Setup, choose, config_option, loop_option, make_ready, receipts_option
+from furcate.cli._told import FAILED, WELL, complain, ending, one_line, say, tools_line, unmet, usage_line
+from furcate.cli._watching import Watching, list_under
 from furcate.orchestrator._engine import Engine
-from furcate.orchestrator._streaming import Stream
 from furcate.primitives._contract import Contract
 from furcate.primitives._errors import RequestError, UnknownNameError
 from furcate.primitives._json import FrozenMap, Json, Plain
@@ -23,7 +25,7 @@ from furcate.primitives._message import Message
 from furcate.primitives._request import Request
 from furcate.primitives._result import Result
 from furcate.primitives._settings import Settings
-from furcate.primitives._stream import AttemptRestarted, TextDelta
+from furcate.report import cited_in, list_sources, reopened, sources_text
 
 
 @frozen(kw_only=True)
@@ -72,15 +74,20 @@ class Asked:
 @click.option("--max-output-tokens", type=click.IntRange(min=1), metavar="N", help="Most tokens of the answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of the text.")
 @config_option
+@receipts_option
 @loop_option
-def run(prompt: str | None, config: Path | None, loop: str, as_json: bool, **options: Any) -> int:
+def run(
+    prompt: str | None, config: Path | None, loop: str, *, as_json: bool, receipts: Path | None, **options: Any
+) -> int:
     """Run the configured PROMPT, or messages given with -m, and print the answer.
 
-    On a terminal the text appears as it arrives; into a pipe goes the final answer alone.
+    On a terminal the text appears as it arrives, with a row for each tool that the provider runs; into a pipe goes the
+    final answer alone. The sources of a text that cites any are listed under it.
     """
     setup = choose(config)
     request = _request(Asked(prompt=prompt, **options), setup)
-    engine = setup.engine()
+    log = ReceiptLog(receipts)
+    engine = setup.engine([log])
     try:
         backend = engine.inspect_backend(str(engine.prepare(request).details()["backend"]))
     except UnknownNameError as error:
@@ -95,23 +102,42 @@ def run(prompt: str | None, config: Path | None, loop: str, as_json: bool, **opt
         complain("interrupted; the answer is not complete")
         return FAILED
 
-    return run_on(loop, command)
+    with log:
+        status = run_on(loop, command)
+    if log.problem is not None:
+        complain(log.problem)
+        return status or FAILED
+    return status
 
 
 async def _answer(engine: Engine, request: Request, *, as_json: bool) -> int:
-    output = Output(live=not as_json and sys.stdout.isatty())
+    screen = Screen() if not as_json and sys.stdout.isatty() else None
+    watching = Watching(screen)
     try:
         async with engine.stream(request) as stream:
-            await output.follow(stream)
+            await watching.follow(stream)
             result = stream.result
     finally:
-        output.end_line()
+        watching.end()
     if as_json:
-        output.put_bytes(json_line(_described(result)))
-    elif not output.live:
-        output.put(result.text)
-        output.end_line()
+        Output().put_bytes(json_line(_described(result)))
+    elif screen is None:
+        _put_whole(result)
     return _conclude(result)
+
+
+def _put_whole(result: Result) -> None:
+    """Write an answer to where no terminal is: as it came, and its sources under it."""
+    output = Output()
+    output.put(result.text)
+    output.end_line()
+    cited = cited_in(result.message)
+    if result.validation.status == "not_requested":
+        list_under(output, cited)
+        return
+    # Whoever asked for a form is going to parse it.
+    for line in sources_text(cited).splitlines():
+        say(line)
 
 
 def _request(asked: Asked, setup: Setup) -> Request:
@@ -179,11 +205,15 @@ def _described(result: Result) -> dict[str, Plain]:
         {"id": call.id, "name": call.name, "arguments": call.arguments} for call in result.message.tool_calls
     ]
     bounds: list[Plain] = [*sorted(result.usage.lower_bounds)]
+    activities: list[Plain] = [row.described() for row in reopened((result.message,)).rows]
+    sources: list[Plain] = [source.described() for source in list_sources(cited_in(result.message))]
     return {
         "text": result.text,
         "stop_reason": result.stop_reason,
         "refusal": result.message.refusal,
         "tool_calls": calls,
+        "activities": activities,
+        "sources": sources,
         "validation": validation_fields(result.validation),
         "usage": usage_fields(result.usage),
         "usage_at_least": bounds,
@@ -203,52 +233,8 @@ def _conclude(result: Result) -> int:
             say(f"  {one_line(str(fault))}")
     elif unmet(result):
         complain("the answer was not checked against its contract")
+    tools = tools_line(result.message)
+    if tools:
+        say(tools)
     say(usage_line(result.usage))
     return FAILED if unmet(result) else WELL
-
-
-class Output:
-    """Write the answer to stdout; nobody reading it is no error.
-
-    Attributes:
-        live: whether pieces of the answer are written as they arrive.
-    """
-
-    def __init__(self, *, live: bool) -> None:
-        self.live = live
-        self._open_line = False
-        self._answer = 1
-
-    async def follow(self, stream: Stream) -> None:
-        """Take an answer's events to their end."""
-        async for event in stream:
-            if isinstance(event, AttemptRestarted):
-                self._restart(event)
-            elif isinstance(event, TextDelta) and self.live:
-                self.put(for_terminal(event.text))
-
-    def _restart(self, event: AttemptRestarted) -> None:
-        if event.purpose == "repair":
-            self.end_line()
-            self._answer += 1
-            say(f"answer {self._answer}, a repair:")
-
-    def put(self, text: str) -> None:
-        """Write text as it is."""
-        if text:
-            self.put_bytes(text.encode(sys.stdout.encoding or "utf-8", "replace"))
-            self._open_line = not text.endswith("\n")
-
-    def put_bytes(self, data: bytes) -> None:
-        """Write bytes and flush them."""
-        try:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-        except (OSError, ValueError):
-            return
-
-    def end_line(self) -> None:
-        """End the line where text has left one open."""
-        if self._open_line:
-            self.put_bytes(b"\n")
-            self._open_line = False

@@ -15,6 +15,7 @@ from furcate.local._weights import present_at_a_glance
 from furcate.orchestrator._config import Resources, check_resources, load_config
 from furcate.orchestrator._embedded import embedded_server
 from furcate.orchestrator._engine import Engine
+from furcate.primitives._observations import Listener
 from furcate.primitives._resources import Backend, Profile
 from furcate.primitives._settings import Settings
 
@@ -41,12 +42,21 @@ class Setup:
     beside: tuple[str, ...] = ()
     note: str = ""
 
-    def engine(self) -> Engine:
-        """Make an engine of it."""
+    def engine(self, observers: Iterable[Listener] = ()) -> Engine:
+        """Make an engine of it.
+
+        Arguments:
+            observers: told of every run of the engine.
+        """
         if self.path is not None:
-            return Engine.from_config(self.path, beside=self.beside)
+            return Engine.from_config(self.path, beside=self.beside, observers=observers)
         made = self.resources
-        return Engine(backends=made.backends.values(), profiles=made.profiles.values(), prompts=made.prompts.values())
+        return Engine(
+            backends=made.backends.values(),
+            profiles=made.profiles.values(),
+            prompts=made.prompts.values(),
+            observers=observers,
+        )
 
     @property
     def only_profile(self) -> str | None:
@@ -101,6 +111,16 @@ def config_option(function: _Function) -> _Function:
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="Configuration to use. [default: furcate.toml in this folder, else the embedded model]",
+    )(function)
+
+
+def receipts_option(function: _Function) -> _Function:
+    """Add ``--receipts``."""
+    return click.option(
+        "--receipts",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Append the receipt of each attempt to FILE, one JSON line each.",
     )(function)
 
 

@@ -137,9 +137,7 @@ def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tup
             check_tool(Place(report, table_name("tools", name)), tool)
     around = Surroundings(path.parent, tools)
     backends = _read(report, "backends", tables, reader=read_backend)
-    profiles = _read(
-        report, "profiles", tables, reader=lambda t, name: read_profile(t, name, around, backends=backends)
-    )
+    profiles = _read(report, "profiles", tables, reader=lambda t, name: read_profile(t, name, around))
     prompts = _read(report, "prompts", tables, reader=lambda t, name: read_prompt(t, name, around))
     return _checked(
         report, backends, profiles, prompts=prompts, dialects=dialects, warnings=_warnings(report.where, backends)
@@ -211,15 +209,13 @@ def _checked(
     if not backends and not report.faults:
         report.add("", "backends", "there is no backend", remedy="give at least one")
     sound = {name: check_backend(place("backends", name), b, dialects) for name, b in backends.items() if b}
-    for name, profile in profiles.items():
-        if profile is not None:
-            check_profile(place("profiles", name), profile, {**backends, **sound})
+    able = {n: check_profile(place("profiles", n), p, {**backends, **sound}) for n, p in profiles.items() if p}
     for name, prompt in prompts.items():
         if prompt is not None:
             check_prompt(place("prompts", name), prompt, profiles, backends={**backends, **sound})
     return Resources(
         backends=sound,
-        profiles={name: profile for name, profile in profiles.items() if profile},
+        profiles=able,
         prompts={name: prompt for name, prompt in prompts.items() if prompt},
         where=report.where,
         warnings=warnings,

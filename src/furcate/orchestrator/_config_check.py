@@ -10,18 +10,21 @@ from urllib.parse import urlsplit
 import attrs
 from attrs import frozen
 
+from furcate.dialects._server_tools import CAPABILITIES, spelling
 from furcate.orchestrator._config_read import Report, guess
 from furcate.orchestrator._prompts import template_fault
 from furcate.primitives._checks import WIRE_NAME
 from furcate.primitives._errors import SchemaError
 from furcate.primitives._resources import Backend, Profile, Prompt
 from furcate.primitives._settings import Tool
-from furcate.primitives._wire import ChatSwitches
+from furcate.primitives._wire import ChatSwitches, UnknownContent
 from furcate.validation import compile_contract
 from furcate.validation._schema import compile_schema
 
 TEXT_ROLES = ("system", "developer", "user", "assistant")
 KINDS = ("remote", "embedded")
+UNKNOWN_CONTENT: tuple[str, ...] = get_args(UnknownContent)
+_EMBEDDED_MODEL = "embedded"
 _CHOICES = ("auto", "none", "required")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -74,6 +77,9 @@ def check_backend(place: Place, backend: Backend, dialects: Collection[str]) -> 
             place.wrong("extra_headers", f"{header!r} is no header name", "use letters, digits and hyphens")
         if not (value.isascii() and value.isprintable()):
             place.wrong("extra_headers", f"the value of {header!r} holds more than printable ASCII", "encode it")
+    if backend.unknown_content not in UNKNOWN_CONTENT:
+        remedy = guess(str(backend.unknown_content), UNKNOWN_CONTENT, "possible")
+        place.wrong("unknown_content", f"{backend.unknown_content!r} is not possible here", remedy)
     _check_switches(place, backend.switches)
     if backend.kind == "embedded":
         return _check_embedded(place, backend)
@@ -144,8 +150,10 @@ def check_tool(place: Place, tool: Tool) -> None:
         place.wrong("parameters", str(error), "describe the arguments with a JSON Schema")
 
 
-def check_profile(place: Place, profile: Profile, backends: Mapping[str, Backend | None]) -> None:
-    """Check a profile against the backends.
+def check_profile(place: Place, profile: Profile, backends: Mapping[str, Backend | None]) -> Profile:
+    """Check a profile against the backends and give it as the engine uses it.
+
+    The model of an embedded backend need not be named, since it has but one.
 
     Args:
         place: where the faults are told.
@@ -153,14 +161,42 @@ def check_profile(place: Place, profile: Profile, backends: Mapping[str, Backend
         backends: the backends by name; None for one that is itself wrong.
     """
     check_name(place, profile.name)
-    if not profile.model.strip():
-        place.wrong("model", "empty", "name the model as the backend calls it")
     if profile.backend not in backends:
         place.wrong("backend", f"no backend named {profile.backend!r}", guess(profile.backend, backends, "backends"))
     backend = backends.get(profile.backend)
-    if profile.tools and backend is not None and backend.kind == "embedded":
-        place.wrong("tools", f"backend {backend.name!r} is embedded: {_NO_TOOLS}")
+    embedded = backend is not None and backend.kind == "embedded"
+    model = profile.model.strip() and profile.model
+    if not model and embedded:
+        model = _EMBEDDED_MODEL
+    elif not model and backend is not None:
+        place.wrong("model", "missing", "name the model as the backend calls it")
+    if profile.tools and embedded:
+        place.wrong("tools", f"backend {profile.backend!r} is embedded: {_NO_TOOLS}")
+    _check_server_tools(place, profile, backend)
     _check_tools(place, profile.tools, profile.tool_choice, profile=profile)
+    return attrs.evolve(profile, model=model)
+
+
+def _check_server_tools(place: Place, profile: Profile, backend: Backend | None) -> None:
+    names = profile.server_tools
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            place.wrong("server_tools", f"{name!r} is there twice", "name each capability once")
+        if name not in CAPABILITIES:
+            place.wrong("server_tools", f"no capability {name!r}", guess(str(name), CAPABILITIES, "capabilities"))
+        elif backend is not None and backend.kind == "remote" and spelling(backend.dialect, name) is None:
+            able = [known for known in CAPABILITIES if spelling(backend.dialect, known) is not None]
+            place.wrong(
+                "server_tools",
+                f"dialect {backend.dialect!r} cannot ask for {name!r}",
+                f"capabilities of {backend.dialect}: {', '.join(able) or 'none'}",
+            )
+    if names and backend is not None and backend.kind == "embedded":
+        place.wrong(
+            "server_tools",
+            f"backend {backend.name!r} is embedded: a model on this machine has no provider that runs tools for it",
+            "leave it out, or use a remote backend",
+        )
 
 
 def check_prompt(

@@ -231,6 +231,14 @@ def texts(value: object) -> tuple[str, ...]:
     return tuple(_item(text, item, n) for n, item in enumerate(value))
 
 
+def some_texts(value: object) -> tuple[str, ...]:
+    """Read a list of at least one text."""
+    found = texts(value)
+    if not found:
+        raise Wrong("found an empty list", "name at least one, or leave the key out")
+    return found
+
+
 def text_or_texts(value: object) -> tuple[str, ...]:
     """Read a text, or a list of them; white space alone counts."""
     items = [value] if isinstance(value, str) else value

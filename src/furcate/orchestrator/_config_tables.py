@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from furcate.orchestrator._config_check import KINDS, TEXT_ROLES
+from furcate.orchestrator._config_check import KINDS, TEXT_ROLES, UNKNOWN_CONTENT
 from furcate.orchestrator._config_read import (
     Reader,
     Table,
@@ -24,6 +24,7 @@ from furcate.orchestrator._config_read import (
     number,
     one_of,
     seconds,
+    some_texts,
     table,
     text,
     text_or_texts,
@@ -41,7 +42,12 @@ from furcate.primitives._settings import Settings, Tool
 from furcate.primitives._wire import ChatSwitches
 
 _LIMITS: dict[str, Reader] = {"connect_s": limit, "first_event_s": limit, "idle_s": limit, "total_s": limit}
-_RETRY: dict[str, Reader] = {"attempts": whole(1), "first_backoff_s": seconds, "max_backoff_s": seconds}
+_RETRY: dict[str, Reader] = {
+    "attempts": whole(1),
+    "first_backoff_s": seconds,
+    "max_backoff_s": seconds,
+    "resumes": whole(0),
+}
 _SWITCHES: dict[str, Reader] = {
     "max_tokens_field": one_of("max_tokens", "max_completion_tokens"),
     "stream_usage": flag,
@@ -58,6 +64,9 @@ _BACKEND: dict[str, Reader] = {
     "provider": text,
     "capacity": whole(1),
     "extra_headers": text_table,
+    "unknown_content": one_of(*UNKNOWN_CONTENT),
+    "replay_item_ids": flag,
+    "max_result_bytes": whole(1),
 }
 _NOT_EMBEDDED = ("dialect", "base_url", "api_key", "api_key_env", *_SWITCHES)
 _SETTINGS: dict[str, Reader] = {
@@ -73,11 +82,11 @@ _PROFILE: dict[str, Reader] = {
     "backend": text,
     "model": text,
     "tools": texts,
+    "server_tools": some_texts,
     "tool_choice": text,
     "repeat_safe": flag,
     "stream": flag,
 }
-_EMBEDDED_MODEL = "embedded"
 _CONTRACT: dict[str, Reader] = {"schema": anything, "repairs": whole(0), "name": wire_name}
 
 
@@ -125,19 +134,9 @@ def read_tool(place: Table, name: str) -> Tool | None:
     return Tool(name, **found) if place.sound else None
 
 
-def read_profile(
-    place: Table, name: str, around: Surroundings, *, backends: Mapping[str, Backend | None]
-) -> Profile | None:
-    """Read ``[profiles.NAME]``; None where something is wrong with it.
-
-    The model of an embedded backend need not be named, since it has but one.
-    """
+def read_profile(place: Table, name: str, around: Surroundings) -> Profile | None:
+    """Read ``[profiles.NAME]``; None where something is wrong with it."""
     found = place.read({**_PROFILE, **_SETTINGS}, ("backend",))
-    backend = backends.get(found.get("backend", ""))
-    if backend is not None and backend.kind == "embedded":
-        found.setdefault("model", _EMBEDDED_MODEL)
-    elif "model" not in found and place.sound:
-        place.wrong("model", "missing", "name the model as the backend calls it")
     found["tools"] = _tools(place, found.get("tools", ()), around)
     if not place.sound:
         return None

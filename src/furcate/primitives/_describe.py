@@ -7,6 +7,7 @@ values, which only their provider may read: it is for digests, never for display
 from __future__ import annotations
 
 import base64
+from typing import assert_never
 
 from furcate.primitives._content import (
     Attribution,
@@ -87,6 +88,8 @@ def _portable_part(part: Part) -> dict[str, Plain]:
                 "name": part.name,
                 "size_bytes": len(part.data) if part.data is not None else None,
             }
+        case _:
+            assert_never(part)
 
 
 def _attribution(attribution: Attribution) -> dict[str, Plain]:
@@ -104,16 +107,18 @@ def _opaque(part: Part) -> dict[str, Plain]:
             replays: list[Plain] = [_payload(a.replay) for a in part.attributions]
             held: dict[str, Plain] = {"replay": replays} if any(replays) else {}
             return {**held, "payload": _payload(part.payload)} if part.payload is not None else held
-        case ToolCall() if part.payload is not None:
-            return {"payload": _payload(part.payload)}
+        case ToolCall():
+            return {"payload": _payload(part.payload)} if part.payload is not None else {}
         case Reasoning():
             return {"state": _state(part.state)}
         case HostedActivity():
             return {"payload": _payload(part.payload), "position": part.position, "scope": part.scope}
-        case Media() if part.data is not None:
-            return {"data": _bytes(part.data)}
-        case _:
+        case Media():
+            return {"data": _bytes(part.data)} if part.data is not None else {}
+        case Refusal() | ToolResult():
             return {}
+        case _:
+            assert_never(part)
 
 
 def _state(state: ReasoningState | None) -> Plain:

@@ -120,7 +120,7 @@ class Profile:
     Attributes:
         name: how requests and prompts name it.
         backend: name of the backend.
-        model: the model's name on the wire.
+        model: the model's name on the wire; an embedded backend has but one, which need not be named.
         settings: sampling and limits.
         tools: function tools that every request on this profile offers.
         server_tools: capabilities that the provider runs on its own side; declaring one is the owner's claim that the
@@ -132,7 +132,7 @@ class Profile:
 
     name: str
     backend: str
-    model: str
+    model: str = ""
     settings: Settings = field(factory=Settings, kw_only=True)
     tools: tuple[Tool, ...] = field(default=(), converter=as_tools, kw_only=True)
     server_tools: tuple[str, ...] = field(default=(), converter=_as_names, kw_only=True)
