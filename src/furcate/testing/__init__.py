@@ -6,6 +6,7 @@ from furcate.testing._answer import (
     Answer,
     How,
     HowWithStatus,
+    Said,
     answer,
     error,
     error_in_stream,
@@ -16,8 +17,8 @@ from furcate.testing._answer import (
     steps,
 )
 from furcate.testing._clock import DeadlockError, VirtualEventLoop, virtual_backend
-from furcate.testing._completion import StubToolCall
-from furcate.testing._request import StubRequest
+from furcate.testing._completion import StubCitation, StubSearch, StubSource, StubToolCall
+from furcate.testing._request import StubDialect, StubRequest
 from furcate.testing._steps import Disconnect, Head, Hold, Send, Silence, Step, Wait
 from furcate.testing._stub import Script, ScriptExhaustedError, StubProvider
 from furcate.testing._sweep import Cut, Sweep, SweepError, sweep
@@ -31,13 +32,18 @@ __all__ = (
     "Hold",
     "How",
     "HowWithStatus",
+    "Said",
     "Script",
     "ScriptExhaustedError",
     "Send",
     "Silence",
     "Step",
+    "StubCitation",
+    "StubDialect",
     "StubProvider",
     "StubRequest",
+    "StubSearch",
+    "StubSource",
     "StubToolCall",
     "Sweep",
     "SweepError",

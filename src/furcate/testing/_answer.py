@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import attrs
 
 from furcate.testing._completion import (
-    COMMENT,
-    DONE,
-    EVENT_STREAM,
-    JSON,
-    Body,
     Completion,
-    Rendered,
+    StreamError,
+    StubCitation,
+    StubSearch,
     StubToolCall,
     UsageChoice,
-    choose_pieces,
-    sse,
 )
+from furcate.testing._framing import COMMENT, DONE, EVENT_STREAM, JSON, Rendered, choose_pieces, sse
+from furcate.testing._render import GENERAL, HttpError, render
 from furcate.testing._steps import Disconnect, Head, Send, Silence, Step, Wait
 
 if TYPE_CHECKING:
@@ -62,6 +59,33 @@ class HowWithStatus(How, total=False):
     status: int
 
 
+class Said(HowWithStatus, total=False):
+    """What an assistant's turn holds besides text, and how it is delivered.
+
+    Keys:
+        tool_calls: the calls that the assistant makes.
+        refusal: the text of a refusal. anthropic-messages and google-generatecontent have no channel for it: it goes
+            into the explanation of the ending.
+        reasoning: shown reasoning.
+        reasoning_state: the opaque state of the reasoning: a signature where reasoning is shown, the sealed or
+            redacted thought alone where it is not. None makes one up beside shown reasoning, but not in openai-chat,
+            where few have one; an empty text sends none.
+        searches: web searches that the provider runs before it speaks.
+        citations: citations of the text.
+        pause: leave the last of the searches open, after the text, and end there, or with the tool calls where there
+            are any. The next answer of the conversation begins with its results, taken from the search with the same
+            query. For anthropic-messages only.
+    """
+
+    tool_calls: Sequence[StubToolCall]
+    refusal: str | None
+    reasoning: str | None
+    reasoning_state: str | None
+    searches: Sequence[StubSearch]
+    citations: Sequence[StubCitation]
+    pause: bool
+
+
 # Both converters also take what they once made, so that ``attrs.evolve`` works.
 def _pairs(headers: Mapping[str, str] | tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     return tuple((name.lower(), value) for name, value in dict(headers).items())
@@ -75,11 +99,12 @@ def _in_order(steps: Mapping[int, Step] | tuple[tuple[int, Step], ...]) -> tuple
 class Answer:
     """Say what the stub does with one request.
 
-    Make it with ``answer``, ``error``, ``raw``, ``events``, ``html_error``, ``no_head`` or ``steps``. Whether
-    a completion goes out as a stream or as one JSON body is settled when the request is there.
+    Make it with ``answer``, ``error``, ``raw``, ``events``, ``html_error``, ``no_head`` or ``steps``. In which
+    dialect a completion or an error goes out, and whether as a stream or as one JSON body, is settled when the
+    request is there.
 
     Attributes:
-        content: a completion, a fixed body, or the exact steps.
+        content: a completion, an error, a fixed body, or the exact steps.
         status: the HTTP status.
         headers: response headers besides the stub's own; a name given here wins.
         delay_s: seconds before the head.
@@ -90,7 +115,7 @@ class Answer:
         at: steps to insert, each with the number of events before it.
     """
 
-    content: Completion | Body | tuple[Step, ...]
+    content: Completion | HttpError | Rendered | tuple[Step, ...]
     status: int = 200
     headers: tuple[tuple[str, str], ...] = attrs.field(default=(), converter=_pairs)
     delay_s: float = 0.0
@@ -104,12 +129,13 @@ class Answer:
         """Work out the steps for a request.
 
         Raises:
-            ValueError: a step is due after more events than the answer has.
+            ValueError: a step is due after more events than the answer has, or the dialect of the request has no
+                such answer.
         """
         before: tuple[Step, ...] = (Wait(self.delay_s),) if self.delay_s else ()
         if isinstance(self.content, tuple):
             return before + self.content
-        rendered = self.content.render(request)
+        rendered = self._rendered(self.content, request)
         inserted = self._inserted(len(rendered.events))
         steps: list[Step] = [*before, self._head(rendered)]
         for place, event in enumerate(rendered.events):
@@ -119,6 +145,15 @@ class Answer:
             commented = self.comments and rendered.content_type == EVENT_STREAM
             steps.append(Send(COMMENT + event if commented else event))
         return (*steps, *inserted.get(len(rendered.events), ()))
+
+    def _rendered(self, content: Completion | HttpError | Rendered, request: StubRequest) -> Rendered:
+        match content:
+            case Completion():
+                return render(content, request)
+            case HttpError():
+                return content.render(request, self.status, dict(self.headers).get("retry-after"))
+            case Rendered():
+                return content
 
     def _inserted(self, events: int) -> dict[int, list[Step]]:
         due: list[tuple[int, Step]] = list(self.at)
@@ -151,63 +186,66 @@ def answer(
     deltas: Sequence[str] | None = None,
     finish_reason: str | None = None,
     usage: UsageChoice = "plausible",
-    tool_calls: Sequence[StubToolCall] = (),
-    refusal: str | None = None,
-    reasoning: str | None = None,
-    **how: Unpack[HowWithStatus],
+    **said: Unpack[Said],
 ) -> Answer:
-    """Answer with an assistant's turn, as a stream or as JSON, whichever the request asks for.
+    """Answer with an assistant's turn, in the dialect of the request, as a stream or as JSON, whichever it asks for.
 
     Arguments:
         text: what the assistant says.
         deltas: the pieces in which a stream carries the text; the text alone is cut into a few at spaces.
-        finish_reason: ``stop`` by default, ``tool_calls`` where there are any.
-        usage: the usage object in tokens; None sends null, ``"omitted"`` leaves it out, ``"plausible"``
-            counts a word as a token. A stream carries it only where ``stream_options`` asks for it.
-        tool_calls: the calls that the assistant makes.
-        refusal: the text of a refusal.
-        reasoning: shown reasoning, sent as ``reasoning_content``.
-        how: delivery, see ``How``.
+        finish_reason: a stop reason of ours, such as ``max_output_tokens``, or a word of openai-chat, such as
+            ``length``, both of which every dialect spells in its way; any other word goes as it is. By default what
+            fits the turn.
+        usage: token counts, spelled by each dialect, those that are None left out; or a mapping that goes as it is,
+            whatever the dialect; None sends null, ``"omitted"`` leaves it out, ``"plausible"`` counts a word as a
+            token. A stream of openai-chat carries it only where ``stream_options`` asks for it.
+        said: what else the turn holds, and its delivery, see ``Said`` and ``How``.
 
     Raises:
-        ValueError: text and deltas were both given and differ.
+        ValueError: text and deltas were both given and differ, a citation is not of the text, or a pause has no
+            search to stand in.
     """
+    pieces = choose_pieces(text, deltas)
     completion = Completion(
-        pieces=choose_pieces(text, deltas),
-        finish_reason=finish_reason or ("tool_calls" if tool_calls else "stop"),
+        pieces=pieces,
+        finish_reason=finish_reason,
         usage=usage,
-        tool_calls=tuple(tool_calls),
-        refusal=refusal,
-        reasoning=reasoning,
-        error=None,
+        tool_calls=tuple(said.pop("tool_calls", ())),
+        refusal=said.pop("refusal", None),
+        reasoning=said.pop("reasoning", None),
+        reasoning_state=said.pop("reasoning_state", None),
+        searches=tuple(said.pop("searches", ())),
+        citations=tuple(said.pop("citations", ())),
+        pause=said.pop("pause", False),
     )
-    return Answer(content=completion, **how)
+    if completion.placed() and not completion.text:
+        raise ValueError("answer: there is no text to cite for; give a text, or leave out the citations")
+    if completion.pause and not completion.searches:
+        raise ValueError("answer: pause=True ends inside a search; give searches=(StubSearch(...),) as well")
+    # What the turn does not hold is its delivery.
+    return Answer(content=completion, **cast("HowWithStatus", said))
 
 
 def error_in_stream(
     text: str, message: str, *, code: str | int | None = None, kind: str = "server_error", **how: Unpack[How]
 ) -> Answer:
-    """Begin a turn with status 200 and break off with an error object in place of its end.
+    """Begin a turn with status 200 and break off with an error in place of its end, in the form of the dialect.
 
-    A request that asks for whole JSON gets the error object alone, still with status 200.
+    openai-chat sends an error object, openai-responses an ``error`` event and ``response.failed``,
+    anthropic-messages an ``error`` event, google-generatecontent a bare JSON error. A request that asks for whole
+    JSON gets the error alone (a failed response in openai-responses), still with status 200.
 
     Arguments:
         text: what arrives before the error; may be empty.
         message: the error's message.
-        code: the error's code, a string or a number.
-        kind: the error's ``type``.
+        code: the error's code, a string or a number; Google's numbers are HTTP statuses.
+        kind: the error's ``type``, such as ``overloaded_error`` for anthropic-messages; upper case is Google's
+            ``status``.
         how: delivery, see ``How``.
     """
-    completion = Completion(
-        pieces=choose_pieces(text, None),
-        finish_reason="error",
-        usage="omitted",
-        tool_calls=(),
-        refusal=None,
-        reasoning=None,
-        error=_error_object(message, code=code, kind=kind),
-    )
-    return Answer(content=completion, **how)
+    broken = StreamError(message=message, code=code, kind=kind)
+    pieces = choose_pieces(text, None)
+    return Answer(content=Completion(pieces=pieces, usage=None, error=broken), **how)
 
 
 def error(
@@ -215,22 +253,23 @@ def error(
     message: str = "the stub was told to fail",
     *,
     code: str | int | None = None,
-    kind: str = "stub_error",
+    kind: str = GENERAL,
     body: Mapping[str, object] | str | bytes | None = None,
     **how: Unpack[How],
 ) -> Answer:
-    """Answer with an HTTP error.
+    """Answer with an HTTP error, its object in the form of the request's dialect.
 
     Arguments:
-        status: the HTTP status, such as 429; give ``headers={"retry-after": "1"}`` for a wait hint in seconds.
+        status: the HTTP status, such as 429; give ``headers={"retry-after": "1"}`` for a wait hint in seconds, which
+            Google repeats in its object.
         message: the message of the error object.
-        code: the error object's code.
-        kind: the error object's ``type``.
+        code: the error object's code; Google gives it as a reason among the details, anthropic-messages has none.
+        kind: the error object's ``type``; by default one that fits the status where the dialect has such.
         body: another body in place of the error object; a mapping is sent as JSON.
         how: delivery, see ``How``.
     """
     if body is None:
-        body = {"error": _error_object(message, code=code, kind=kind)}
+        return Answer(content=HttpError(message=message, code=code, kind=kind), status=status, **how)
     if isinstance(body, Mapping):
         body = json.dumps(body)
     return raw(body, status=status, **how)
@@ -258,7 +297,7 @@ def raw(*pieces: bytes | str, status: int = 200, content_type: str = JSON, **how
         how: delivery, see ``How``.
     """
     encoded = tuple(piece.encode() if isinstance(piece, str) else piece for piece in pieces)
-    return Answer(content=Body(rendered=Rendered(content_type, encoded, sized=True)), status=status, **how)
+    return Answer(content=Rendered(content_type, encoded, sized=True), status=status, **how)
 
 
 def events(*chunks: Mapping[str, object] | str | bytes, done: bool = True, **how: Unpack[How]) -> Answer:
@@ -270,7 +309,7 @@ def events(*chunks: Mapping[str, object] | str | bytes, done: bool = True, **how
         how: delivery, see ``How``.
     """
     framed = tuple(sse(chunk) for chunk in chunks) + ((DONE,) if done else ())
-    return Answer(content=Body(rendered=Rendered(EVENT_STREAM, framed, sized=False)), **how)
+    return Answer(content=Rendered(EVENT_STREAM, framed, sized=False), **how)
 
 
 def no_head(*, silent: bool = False, delay_s: float = 0.0) -> Answer:
@@ -290,7 +329,3 @@ def steps(*exact: Step) -> Answer:
         exact: the steps in their order; after the last one the response is complete.
     """
     return Answer(content=exact)
-
-
-def _error_object(message: str, *, code: str | int | None, kind: str) -> dict[str, object]:
-    return {"message": message, "type": kind, "param": None, "code": code}

@@ -1,25 +1,28 @@
-"""Chat completions as an openai-chat server writes them: whole JSON, or a stream of chunks."""
+"""An assistant's turn in neutral words; what it becomes on the wire is another file's matter, one for each dialect."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from furcate.primitives._usage import Usage
+from furcate.testing._framing import JsonObject, sealed
+
 if TYPE_CHECKING:
     from furcate.testing._request import StubRequest
 
-EVENT_STREAM = "text/event-stream"
-JSON = "application/json"
-DONE = b"data: [DONE]\n\n"
-COMMENT = b": keep-alive\n\n"
+UsageChoice = Mapping[str, object] | Usage | Literal["plausible", "omitted"] | None
 
-UsageChoice = Mapping[str, object] | Literal["plausible", "omitted"] | None
-
-# A fixed moment, so that equal requests get equal bytes.
-_CREATED = 1_700_000_000
+# The words of openai-chat are understood in every dialect, beside our own.
+_NEUTRAL: Mapping[str, str] = {
+    "stop": "end_turn",
+    "length": "max_output_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
 
 
 @attrs.frozen
@@ -28,8 +31,10 @@ class StubToolCall:
 
     Attributes:
         name: the function's name.
-        arguments: a mapping, sent as JSON; or a string, sent as it is (broken JSON, say).
-        id: the call's id; empty takes ``call_1``, ``call_2`` and so on by place.
+        arguments: a mapping, sent as JSON; or a string, sent as it is (broken JSON, say). Where a dialect carries
+            an object and no text, a string that is none becomes an empty one.
+        id: the call's id; empty takes ``call_1``, ``call_2`` and so on by place in openai-chat, and an id of the
+            dialect's own kind elsewhere.
     """
 
     name: str
@@ -37,174 +42,175 @@ class StubToolCall:
     id: str = ""
 
     def arguments_text(self) -> str:
-        """Return the arguments as the wire carries them."""
+        """Return the arguments as text."""
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+
+    def arguments_object(self) -> JsonObject:
+        """Return the arguments as an object."""
+        try:
+            parsed = json.loads(self.arguments_text())
+        except ValueError:
+            return {}
+        return parsed if isinstance(parsed, dict) else {}
+
+    def id_for(self, request: StubRequest, place: int, prefix: str) -> str:
+        """Return the given id, or one that no other call of this stub has."""
+        return self.id or f"{prefix}_{request.number}_{place}"
 
 
 @attrs.frozen
-class Rendered:
-    """Hold a body ready for the wire.
+class StubSource:
+    """Describe one page that a search found.
 
     Attributes:
-        content_type: the media type.
-        events: the body in pieces, each sent by itself.
-        sized: whether its length is announced; otherwise it goes out chunked.
+        url: its address.
+        title: its title.
+        snippet: what it says, where the dialect shows that.
+        page_age: how old it is, in the provider's free words.
     """
 
-    content_type: str
-    events: tuple[bytes, ...]
-    sized: bool
+    url: str
+    title: str = ""
+    snippet: str = ""
+    page_age: str | None = None
+
+
+@attrs.frozen
+class StubSearch:
+    """Describe one web search that the provider runs on its own side.
+
+    Attributes:
+        query: what is searched for.
+        results: what is found. openai-responses shows the addresses alone, where the request includes
+            ``web_search_call.action.sources``; Google shows cited pages only.
+        error: the error code of a search that failed, such as ``max_uses_exceeded``; Google has no way to say it.
+    """
+
+    query: str
+    results: tuple[StubSource, ...] = attrs.field(default=(), converter=tuple[StubSource, ...])
+    error: str | None = None
+
+
+def _check_place(instance: StubCitation, _attribute: object, value: int | None) -> None:
+    if (instance.start is None) != (value is None) or (value is not None and instance.quote is not None):
+        raise ValueError("a citation has a start and an end, or a quote, or none of them")
+    if value is not None and not 0 <= (instance.start or 0) < value:
+        raise ValueError(f"a citation from {instance.start} to {value} covers nothing; give 0 <= start < end")
+
+
+@attrs.frozen
+class StubCitation:
+    """Describe one citation of the text.
+
+    Attributes:
+        url: the cited page.
+        title: its title.
+        start: where the cited stretch of the answer begins, in code points.
+        end: where it ends, exclusive.
+        quote: the stretch itself instead, found at its first place in the answer. Without a place the citation
+            belongs to the whole text.
+        excerpt: words of the page, where the dialect carries them.
+    """
+
+    url: str
+    title: str = ""
+    start: int | None = attrs.field(default=None, kw_only=True)
+    end: int | None = attrs.field(default=None, kw_only=True, validator=_check_place)
+    quote: str | None = attrs.field(default=None, kw_only=True)
+    excerpt: str = attrs.field(default="", kw_only=True)
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return where in the text it stands; None for the whole of it.
+
+        Raises:
+            ValueError: the text has no such stretch.
+        """
+        if self.quote is not None:
+            start = text.find(self.quote)
+            if start < 0 or not self.quote:
+                raise ValueError(f"answer: the quote {self.quote!r} of a citation is not in the text {text!r}")
+            return start, start + len(self.quote)
+        if self.start is None or self.end is None:
+            return None
+        if self.end > len(text):
+            raise ValueError(f"answer: a citation ends at {self.end}, but the text has {len(text)} characters")
+        return self.start, self.end
 
 
 @attrs.frozen(kw_only=True)
-class Body:
-    """Hold a body that is the same whatever was asked."""
+class StreamError:
+    """Hold an error that takes the place of an answer's end."""
 
-    rendered: Rendered
-
-    def render(self, request: StubRequest) -> Rendered:
-        """Return the body; the request plays no part in it."""
-        return self.rendered
+    message: str
+    code: str | int | None
+    kind: str
 
 
 @attrs.frozen(kw_only=True)
 class Completion:
-    """Hold an assistant's turn, rendered when it is known how the client wants it."""
+    """Hold an assistant's turn; each dialect's file renders it once the request is there."""
 
-    pieces: tuple[str, ...]
-    finish_reason: str
-    usage: UsageChoice
-    tool_calls: tuple[StubToolCall, ...]
-    refusal: str | None
-    reasoning: str | None
-    error: Mapping[str, object] | None
+    pieces: tuple[str, ...] = ()
+    finish_reason: str | None = None
+    usage: UsageChoice = "plausible"
+    tool_calls: tuple[StubToolCall, ...] = ()
+    refusal: str | None = None
+    reasoning: str | None = None
+    reasoning_state: str | None = None
+    searches: tuple[StubSearch, ...] = ()
+    citations: tuple[StubCitation, ...] = ()
+    pause: bool = False
+    error: StreamError | None = None
 
-    def render(self, request: StubRequest) -> Rendered:
-        """Render as event stream where the request asks for one, as JSON otherwise."""
-        if request.streaming:
-            return Rendered(EVENT_STREAM, self._events(request), sized=False)
-        body = json.dumps({"error": dict(self.error)} if self.error is not None else self._whole(request)).encode()
-        # Two pieces, so that a whole body can break in the middle as well.
-        middle = len(body) // 2
-        return Rendered(JSON, (body[:middle], body[middle:]), sized=True)
+    @property
+    def text(self) -> str:
+        """The visible text."""
+        return "".join(self.pieces)
 
-    def _calls(self) -> list[dict[str, object]]:
-        return [
-            {
-                "id": call.id or f"call_{place}",
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments_text()},
-            }
-            for place, call in enumerate(self.tool_calls, start=1)
-        ]
+    def placed(self) -> list[tuple[StubCitation, tuple[int, int] | None]]:
+        """Return the citations with their places, those of the whole text last and the others by their ends."""
+        found = [(one, one.span(self.text)) for one in self.citations]
+        return sorted(found, key=lambda item: (item[1] is None, item[1][1] if item[1] else 0))
 
-    def _whole(self, request: StubRequest) -> dict[str, object]:
-        text = "".join(self.pieces)
-        message: dict[str, object] = {"role": "assistant", "content": text or None, "refusal": self.refusal}
-        if self.reasoning is not None:
-            message["reasoning_content"] = self.reasoning
-        if self.tool_calls:
-            message["tool_calls"] = self._calls()
-        elif self.refusal is None:
-            message["content"] = text
-        body = _frame(request, "chat.completion")
-        body["choices"] = [{"index": 0, "message": message, "logprobs": None, "finish_reason": self.finish_reason}]
-        if self.usage != "omitted":
-            body["usage"] = self._usage(request)
-        return body
+    def state_for(self, request: StubRequest) -> str:
+        """Return the opaque reasoning state; made up where reasoning is shown, empty where there is none."""
+        if self.reasoning_state is not None:
+            return self.reasoning_state
+        return sealed("thought", request.number) if self.reasoning is not None else ""
 
-    def _events(self, request: StubRequest) -> tuple[bytes, ...]:
-        events = [_chunk(request, delta) for delta in self._deltas()]
-        if self.error is not None:
-            return (*events, sse({"error": dict(self.error)}))
-        events.append(_chunk(request, {}, finish_reason=self.finish_reason))
-        if request.wants_usage and self.usage != "omitted":
-            tail = _frame(request, "chat.completion.chunk")
-            tail["choices"] = []
-            tail["usage"] = self._usage(request)
-            events.append(sse(tail))
-        return (*events, DONE)
+    def stop(self, words: Mapping[str, str]) -> str:
+        """Return the finish reason in a dialect's words; a word that is not ours goes as it is."""
+        word = self.finish_reason or ("tool_use" if self.tool_calls else "end_turn")
+        return words.get(_NEUTRAL.get(word, word), word)
 
-    def _deltas(self) -> list[dict[str, object]]:
-        deltas: list[dict[str, object]] = [{"role": "assistant", "content": ""}]
-        if self.reasoning is not None:
-            deltas += [{"reasoning_content": piece} for piece in split_text(self.reasoning)]
-        if self.refusal is not None:
-            deltas += [{"refusal": piece} for piece in split_text(self.refusal)]
-        deltas += [{"content": piece} for piece in self.pieces]
-        for index, (call, whole) in enumerate(zip(self.tool_calls, self._calls(), strict=True)):
-            opening = {"index": index, **whole, "function": {"name": call.name, "arguments": ""}}
-            deltas.append({"tool_calls": [opening]})
-            text = call.arguments_text()
-            middle = len(text) // 2
-            for piece in (text[:middle], text[middle:]):
-                if piece:
-                    deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-        return deltas
-
-    def _usage(self, request: StubRequest) -> dict[str, object] | None:
-        if self.usage is None:
+    def counts(self, request: StubRequest) -> Usage | None:
+        """Return the token counts where they are to be spelled by the dialect, a word being a token."""
+        if isinstance(self.usage, Usage):
+            return self.usage
+        if self.usage != "plausible":
             return None
-        if isinstance(self.usage, Mapping):
-            return dict(self.usage)
         reasoning = len((self.reasoning or "").split())
-        said = ["".join(self.pieces), self.refusal or "", *(call.arguments_text() for call in self.tool_calls)]
-        produced = max(1, reasoning + sum(len(text.split()) for text in said))
-        prompt = max(1, request.words())
-        return {
-            "prompt_tokens": prompt,
-            "completion_tokens": produced,
-            "total_tokens": prompt + produced,
-            "prompt_tokens_details": {"cached_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": reasoning},
-        }
+        said = [self.text, self.refusal or "", *(call.arguments_text() for call in self.tool_calls)]
+        return Usage(
+            input_tokens=max(1, request.words()),
+            cache_read_tokens=0,
+            output_tokens=max(1, reasoning + sum(len(text.split()) for text in said)),
+            reasoning_tokens=reasoning,
+        )
 
 
-def sse(payload: Mapping[str, object] | str | bytes) -> bytes:
-    """Frame one server-sent event.
-
-    Arguments:
-        payload: a mapping, sent as JSON; a string, sent as the event's data on one line; or bytes, sent as
-            they are, framing included.
-    """
-    if isinstance(payload, bytes):
-        return payload
-    text = payload if isinstance(payload, str) else json.dumps(payload)
-    return b"data: " + text.encode() + b"\n\n"
+def prompt_tokens(usage: Usage) -> int | None:
+    """Return the input tokens as a dialect counts them that has the cached ones among them; None where unknown."""
+    if usage.input_tokens is None:
+        return None
+    return usage.input_tokens + (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
 
 
-def split_text(text: str, most: int = 4) -> tuple[str, ...]:
-    """Cut a text at spaces into at most so many pieces that join to it again; an empty text gives none."""
-    words = text.split(" ")
-    words = [word if place == 0 else " " + word for place, word in enumerate(words)]
-    size = -(-len(words) // most)
-    pieces = ("".join(words[start : start + size]) for start in range(0, len(words), size))
-    return tuple(piece for piece in pieces if piece)
+def known(counts: Mapping[str, object]) -> JsonObject:
+    """Leave out what is not known, and details of which nothing is."""
+    return {name: count for name, count in counts.items() if count is not None and count != {}}
 
 
-def choose_pieces(text: str, deltas: Sequence[str] | None) -> tuple[str, ...]:
-    """Settle what the stream sends of a text.
-
-    Raises:
-        ValueError: both were given and the deltas do not join to the text.
-    """
-    if deltas is None:
-        return split_text(text)
-    if text and "".join(deltas) != text:
-        raise ValueError(f"answer: deltas join to {''.join(deltas)!r}, not to the text {text!r}; give only one of them")
-    return tuple(deltas)
-
-
-def _frame(request: StubRequest, kind: str) -> dict[str, object]:
-    return {
-        "id": f"chatcmpl-stub-{request.number}",
-        "object": kind,
-        "created": _CREATED,
-        "model": request.model,
-    }
-
-
-def _chunk(request: StubRequest, delta: Mapping[str, object], *, finish_reason: str | None = None) -> bytes:
-    frame = _frame(request, "chat.completion.chunk")
-    frame["choices"] = [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]
-    return sse(frame)
+def total(*counts: int | None) -> int | None:
+    """Add counts up; None where one of them is not known."""
+    return sum(count for count in counts if count is not None) if None not in counts else None

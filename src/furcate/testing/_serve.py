@@ -9,7 +9,7 @@ import anyio
 import attrs
 import h11
 
-from furcate.testing._completion import COMMENT
+from furcate.testing._framing import COMMENT
 from furcate.testing._steps import Disconnect, Head, Hold, Send, Silence, Step, Wait
 
 if TYPE_CHECKING:

@@ -15,8 +15,10 @@ from anyio.lowlevel import checkpoint
 
 from furcate.primitives._errors import MisuseError
 from furcate.testing._answer import Answer, error
+from furcate.testing._door import refuse
 from furcate.testing._request import StubRequest
 from furcate.testing._serve import ClientLeft, Connection, Incoming
+from furcate.testing._strict import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,13 +34,17 @@ class ScriptExhaustedError(Exception):
 
 
 class StubProvider:
-    """Serve openai-chat on 127.0.0.1 by a script, inside the caller's own event loop.
+    """Serve all four dialects on 127.0.0.1 by a script, inside the caller's own event loop.
 
     ::
 
         async with StubProvider([answer("Hello."), error(429, headers={"retry-after": "1"})]) as stub:
             ...  # a backend with base_url=stub.base_url
         assert stub.requests[0].body["model"] == "some-model"
+
+    The path of a request tells its dialect, and whatever stands ahead of ``/chat/completions``, ``/responses``,
+    ``/messages`` or ``/models/MODEL:generateContent`` (``:streamGenerateContent``) is accepted, so one base URL
+    serves all.
 
     The script is one ``Answer``, given to every request; or a sequence of them, each used once, in the order in
     which requests were fully read; or a callable, plain or async, from ``StubRequest`` to ``Answer``. What
@@ -50,11 +56,19 @@ class StubProvider:
     closed or its client leaves. A client that closes only its sending side counts as one that left. Leaving
     the block, or cancellation, closes every connection at once.
 
+    A strict stub answers with status 400, aside from the script, what the real provider of the dialect refuses in a
+    history: calls without results and the reverse, reasoning state, signatures, encrypted values and item ids that
+    are missing, changed or not its own, reasoning apart from what it came with, empty messages and blocks. It knows
+    what answers made by ``answer`` sent in this block; opaque values from elsewhere, recordings served by ``raw`` or
+    ``events`` included, are foreign to it.
+
     Sockets need real time: not for tests on a virtual clock.
 
     Arguments:
         script: what to answer.
-        key: the bearer key that a request must carry, or else it gets 401; None takes any or none.
+        key: the key that a request must carry, as a bearer token or in its dialect's own header (``x-api-key``,
+            ``x-goog-api-key``), or else it gets 401, in Google's dialect 400; None takes any or none.
+        strict: whether requests are looked at as the real provider does.
         keep_alive: whether a connection serves more than one request.
 
     Attributes:
@@ -64,10 +78,13 @@ class StubProvider:
         connections: how many connections were accepted.
     """
 
-    def __init__(self, script: Script, *, key: str | None = None, keep_alive: bool = True) -> None:
+    def __init__(
+        self, script: Script, *, key: str | None = None, keep_alive: bool = True, strict: bool = False
+    ) -> None:
         self._decide = _decider(script)
         self._key = key
         self._keep_alive = keep_alive
+        self._watch = Watch() if strict else None
         self._requests: list[StubRequest] = []
         self._errors: list[Exception] = []
         self._changed = anyio.Event()
@@ -80,17 +97,19 @@ class StubProvider:
 
     @classmethod
     @contextmanager
-    def in_thread(cls, script: Script, *, key: str | None = None, keep_alive: bool = True) -> Iterator[Self]:
+    def in_thread(
+        cls, script: Script, *, key: str | None = None, keep_alive: bool = True, strict: bool = False
+    ) -> Iterator[Self]:
         """Serve from a thread of its own, for tests that are not async or that wait for a subprocess.
 
         Counts and requests may be read at any time; ``wait_until`` belongs to the stub's own loop. A callable
         script runs in that thread.
 
         Arguments:
-            script, key, keep_alive: as for the class.
+            script, key, keep_alive, strict: as for the class.
         """
         with start_blocking_portal("asyncio") as portal:
-            stub = cls(script, key=key, keep_alive=keep_alive)
+            stub = cls(script, key=key, keep_alive=keep_alive, strict=strict)
             with portal.wrap_async_context_manager(stub):
                 yield stub
 
@@ -209,14 +228,15 @@ class StubProvider:
         return request
 
     async def _choose(self, request: StubRequest) -> Answer:
-        if self._key is not None and request.headers.get("authorization") != f"Bearer {self._key}":
-            return error(401, "Incorrect API key provided.", code="invalid_api_key", kind="invalid_request_error")
-        path = request.path.partition("?")[0]
-        if request.method != "POST" or not path.endswith("/chat/completions"):
-            return error(404, f"No route {request.method} {path}.", kind="invalid_request_error")
-        if not isinstance(request.body, dict):
-            return error(400, "The body is no JSON object.", kind="invalid_request_error")
-        return await self._decide(request)
+        refusal = refuse(request, self._key)
+        if refusal is None and self._watch is not None:
+            refusal = self._watch.refusal(request)
+        if refusal is not None:
+            return refusal
+        chosen = await self._decide(request)
+        if self._watch is not None:
+            self._watch.remember(chosen, request)
+        return chosen
 
     def _tell(self) -> None:
         self._changed.set()
