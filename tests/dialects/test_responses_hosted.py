@@ -156,6 +156,14 @@ def test_progress_tells_nothing() -> None:
         ({"type": "tool_search_call", "status": "completed", "arguments": {"paths": ["f"]}, "execution": "server"},
          "tool_search", "completed", {"arguments": {"paths": ["f"]}}, ""),
         ({"type": "compaction", "encrypted_content": "sealed"}, "compaction", "completed", {}, ""),
+        ({"type": "computer_call_output", "status": "completed", "call_id": "c"}, "computer_use_output", "completed",
+         {"call_id": "c"}, ""),
+        ({"type": "apply_patch_call_output", "status": "failed", "call_id": "c"}, "apply_patch_output", "failed",
+         {"call_id": "c"}, ""),
+        ({"type": "tool_search_output", "status": "completed", "call_id": "c"}, "tool_search_output", "completed",
+         {"call_id": "c"}, ""),
+        ({"type": "image_generation_call", "status": "completed", "revised_prompt": "a cat", "result": None},
+         "image_generation", "completed", {"prompt": "a cat"}, ""),
     ],
 )  # fmt: skip
 def test_every_kind_of_work_has_a_name_of_ours(item: Json, name: str, state: str, asked: Json, summary: str) -> None:
@@ -174,17 +182,17 @@ def test_a_shell_in_a_container_is_hosted() -> None:
 
 @pytest.mark.req("S0-15", "S1-37")
 @pytest.mark.parametrize(
-    "item",
+    ("item", "name"),
     [
-        {"type": "mcp_approval_request", "name": "t"},
-        {"type": "computer_call", "action": {"type": "click"}, "status": "completed"},
-        {"type": "local_shell_call", "action": {"type": "exec"}, "status": "completed"},
-        {"type": "apply_patch_call", "operation": {"type": "create_file"}, "status": "completed"},
-        {"type": "shell_call", "action": {"commands": ["ls"]}, "environment": None, "status": "completed"},
-        {"type": "tool_search_call", "execution": "client", "status": "completed"},
+        ({"type": "mcp_approval_request", "name": "t"}, "mcp_approval_request"),
+        ({"type": "computer_call", "action": {"type": "click"}, "status": "completed"}, "computer_use"),
+        ({"type": "local_shell_call", "action": {"type": "exec"}, "status": "completed"}, "local_shell"),
+        ({"type": "apply_patch_call", "operation": {"type": "create_file"}, "status": "completed"}, "apply_patch"),
+        ({"type": "shell_call", "action": {"commands": ["ls"]}, "environment": None, "status": "completed"}, "shell"),
+        ({"type": "tool_search_call", "execution": "client", "status": "completed"}, "tool_search"),
     ],
 )
-def test_what_waits_for_the_client_is_only_started(item: Json) -> None:
+def test_what_waits_for_the_client_is_only_started(item: Json, name: str) -> None:
     """Work that the client would have to run or allow has not been done; the ending names it, and is no tool use."""
     body = json.dumps({"id": "r", "status": "completed", "output": [{"id": "x", **item}]}).encode()
     assembler = Assembler()
@@ -192,7 +200,7 @@ def test_what_waits_for_the_client_is_only_started(item: Json) -> None:
         assembler.add(event)
     (activity,) = assembler.message().parts
     assert isinstance(activity, HostedActivity)
-    assert (activity.state, activity.payload is None) == ("started", False)
+    assert (activity.name, activity.state, activity.payload is None) == (name, "started", False)
     assert assembler.stop is not None
     assert (assembler.stop.reason, assembler.stop.detail) == ("end_turn", f"waits for the client: {item['type']}")
 
@@ -240,7 +248,7 @@ def _link(start: int, end: int, url: str = "https://x.example/a") -> Json:
     return {"type": "url_citation", "start_index": start, "end_index": end, "url": url, "title": "X"}
 
 
-@pytest.mark.req("S0-31", "S0-36", "S0-37", "S0-39")
+@pytest.mark.req("S0-31", "S0-36", "S0-37", "S0-39", "S0-59")
 @pytest.mark.parametrize(
     ("text", "span", "kept"),
     [

@@ -102,7 +102,7 @@ def test_a_call_goes_back_with_its_namespace() -> None:
     assert items[-1] == {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "namespace": "n"}
 
 
-@pytest.mark.req("S1-61", "S1-62", "S1-63")
+@pytest.mark.req("S1-35", "S1-61", "S1-62", "S1-63")
 @pytest.mark.parametrize(
     ("came", "goes"),
     [
@@ -124,6 +124,7 @@ def test_searches_are_rebuilt_from_the_record(came: Json | None, goes: Json | No
     assert sent[1]["content"][0]["text"] == "t"
 
 
+@pytest.mark.req("S1-35")
 @pytest.mark.field(42)
 def test_ids_go_back_only_where_that_is_wanted() -> None:
     """No item names what the provider does not keep, unless the backend says that it does."""

@@ -183,6 +183,9 @@ BAD = [
 ]
 
 
+# Each case of BAD says which one it is about.
+@pytest.mark.req("S2-01", "S2-02", "S2-03", "S2-04", "S2-05", "S2-06", "S2-07", "S2-08", "S2-09", "S2-10", "S2-12")
+@pytest.mark.req("S2-13", "S2-15", "S2-17")
 @pytest.mark.parametrize("found", BAD)
 def test_bad_receipts_are_refused_by_code_and_schema(found: dict[str, Any]) -> None:
     """A member that is missing, unknown, of another type or out of bounds is refused by both, alike."""

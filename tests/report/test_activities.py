@@ -120,6 +120,14 @@ def test_output_index_places_what_was_told_late() -> None:
     assert [row.first.id for row in apart.rows] == ["a", "b"]
 
 
+def test_work_after_a_pause_stands_behind_what_came_before_it() -> None:
+    """An answer that goes on after a pause counts its output anew, which puts no work ahead of earlier work."""
+    view = live([started("a", position=3), ended("a", position=4), started("b", position=1), ended("b", position=2)])
+    assert [row.first.id for row in view.rows] == ["a", "b"]
+    told = Message.assistant("One.", started("a", position=3), ended("a", position=4), "Two.", started("b", position=1))
+    assert [getattr(entry, "text", None) or entry.first.id for entry in entries(told)] == ["One.", "a", "Two.", "b"]
+
+
 def test_ids_mean_something_within_their_answer_only() -> None:
     """The same id of another answer is other work, whether the answer is named or only its turn tells it apart."""
     named = live([ended(scope="resp_1"), started(scope="resp_2")])

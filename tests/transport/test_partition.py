@@ -118,7 +118,7 @@ def test_another_model_of_the_realm_may_end_a_tool_exchange() -> None:
 
 def test_foreign_payloads_are_left_out_wherever_they_stand() -> None:
     """Payloads of hosted work, citations, texts and calls go, also in an open exchange; what they were about stays."""
-    foreign, own = (ProviderPayload(name, "f", "1", b"\xfe") for name in ("there", "here"))
+    foreign, own = (ProviderPayload(name, "openai-responses.f", "1", b"\xfe") for name in ("there", "here"))
     source = Source("https://example.org")
     kept = (HostedActivity("h", "web_search", "completed", payload=own), ToolCall("c0", "x", payload=own))
     cited = Text("a", [Attribution(source, replay=foreign), Attribution(source, replay=own)], payload=foreign)

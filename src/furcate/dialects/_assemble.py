@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, TypeAlias, assert_never
 
 import attrs
 from attrs import define, field
 
+from furcate.dialects._sse import MAX_EVENT_BYTES
 from furcate.primitives._content import (
     Attribution,
     HostedActivity,
@@ -20,12 +21,14 @@ from furcate.primitives._content import (
     Text,
     ToolCall,
 )
+from furcate.primitives._json import Frozen, FrozenMap
 from furcate.primitives._message import Message
 from furcate.primitives._stream import (
     AttemptRestarted,
     Citation,
     HostedTransition,
     MediaArrived,
+    Noticed,
     PartEnded,
     PartPayload,
     Paused,
@@ -41,7 +44,12 @@ from furcate.primitives._stream import (
     UsageReported,
 )
 from furcate.primitives._usage import UNKNOWN, Usage
-from furcate.primitives._wire import Failure
+from furcate.primitives._wire import AttemptFailed, Failure
+
+MAX_CALL_LENGTH = MAX_EVENT_BYTES
+"""The most characters that one call may ask with, whoever runs it: those of its arguments, or of its input."""
+MAX_CALLS_LENGTH = 4 * MAX_CALL_LENGTH
+"""The most characters that all calls of one answer may ask with."""
 
 
 @define
@@ -108,6 +116,8 @@ class _WholePart:
         return self.part
 
 
+_Fact: TypeAlias = ResponseStarted | UsageReported | Stopped | Paused | StreamFailed | Noticed | AttemptRestarted
+
 _Open = _TextPart | _RefusalPart | _ReasoningPart | _CallPart | _WholePart
 
 
@@ -116,8 +126,21 @@ def _fitting(citations: Iterable[Attribution], length: int) -> Iterable[Attribut
         yield attrs.evolve(one, range=None) if one.range is not None and one.range[1] > length else one
 
 
+def _length(value: Frozen) -> int:
+    """Count the characters of all texts in a value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, FrozenMap):
+        return sum(len(key) + _length(item) for key, item in value.items())
+    return sum(map(_length, value)) if isinstance(value, tuple) else 0
+
+
 class Assembler:
     """Collect the events of one answer and make its message.
+
+    Arguments:
+        max_call_length: how many characters one call may ask with, be it the application's to run or the provider's.
+        max_calls_length: how many all calls of the answer may.
 
     Attributes:
         usage: the last usage reported; all unknown where nothing was.
@@ -135,11 +158,23 @@ class Assembler:
     response_id: str | None
     model: str | None
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_call_length: int = MAX_CALL_LENGTH, max_calls_length: int = MAX_CALLS_LENGTH) -> None:
+        self._most = max_call_length, max_calls_length
         self._reset()
 
+    @property
+    def parts(self) -> int:
+        """How many parts were begun; a part of the message each, but for those that come to nothing."""
+        return len(self._order)
+
     def add(self, event: StreamEvent) -> None:
-        """Take the next event."""
+        """Take the next event.
+
+        Raises:
+            AttemptFailed: with it the answer's calls would ask with more than they may; it was not taken.
+        """
+        if isinstance(event, ToolCallDelta | HostedTransition):
+            self._measure(event)
         if isinstance(event, TextDelta):
             self._text(event.index).pieces.append(event.text)
         elif isinstance(event, ReasoningDelta):
@@ -191,12 +226,14 @@ class Assembler:
         self._refusals: dict[int, _RefusalPart] = {}
         self._thoughts: dict[int, _ReasoningPart] = {}
         self._calls: dict[int, _CallPart] = {}
+        self._lengths: dict[object, int] = {}
+        self._length = 0
 
     def _build(self, *, cut: bool) -> tuple[Part, ...]:
         built = (part.build(cut=cut) for part in self._order)
         return tuple(part for part in built if part is not None)
 
-    def _add_fact(self, event: StreamEvent) -> None:
+    def _add_fact(self, event: _Fact) -> None:
         if isinstance(event, UsageReported):
             self.usage = event.usage
         elif isinstance(event, Stopped):
@@ -210,6 +247,27 @@ class Assembler:
             self.model = event.model if event.model is not None else self.model
         elif isinstance(event, AttemptRestarted):
             self._reset()  # nothing of the attempt before may show through
+        elif not isinstance(event, Noticed):  # which says nothing about the answer
+            assert_never(event)
+
+    def _measure(self, event: ToolCallDelta | HostedTransition) -> None:
+        if isinstance(event, ToolCallDelta):
+            key: object = event.index
+            before = self._lengths.get(key, 0)
+            length = before + len(event.arguments)
+        else:
+            # Each transition tells the whole input again.
+            key = event.activity.scope, event.activity.id
+            before = self._lengths.get(key, 0)
+            length = max(before, _length(event.activity.input))
+        whole = self._length + length - before
+        most_of_one, most_of_all = self._most
+        if length > most_of_one or whole > most_of_all:
+            what, most = ("a call", most_of_one) if length > most_of_one else ("all calls together", most_of_all)
+            message = f"the answer holds {what} of more than {most:,} characters"
+            raise AttemptFailed(Failure(kind="provider", reason="too_large", message=message))
+        self._lengths[key] = length
+        self._length = whole
 
     def _add_call(self, event: ToolCallDelta) -> None:
         part = self._calls.get(event.index)

@@ -133,7 +133,9 @@ class Activities:
     def _with_new(self, transition: HostedActivity) -> Activities:
         row = Row(transition, transition, self.step)
         at = len(self.rows)
-        if transition.position is not None:
+        # Only an end that comes alone may be told late. Starts come in order, and where an answer goes on after a
+        # pause its positions count from the beginning again.
+        if transition.position is not None and transition.state != "started":
             for place, other in enumerate(self.rows):
                 near = (other.step, other.first.scope) == (self.step, transition.scope)
                 if near and other.first.position is not None and other.first.position > transition.position:

@@ -7,7 +7,7 @@ credentials, observers or groups, so a repeated attempt has the same ones.
 from __future__ import annotations
 
 import hashlib
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import msgspec
 
@@ -34,9 +34,10 @@ from furcate.primitives._resources import Prompt
 from furcate.primitives._settings import Settings, Tool
 from furcate.primitives._wire import ModelCall
 
-Packed: TypeAlias = "bytes | str | int | float | bool | None | list[Packed] | dict[str, Packed]"
+Packed: TypeAlias = "msgspec.msgpack.Ext | bytes | str | int | float | bool | None | list[Packed] | dict[str, Packed]"
 
 _ENCODER = msgspec.msgpack.Encoder(order="sorted")
+_BIG = 1
 _PACKED: MemoKey[bytes] = MemoKey("canonical MessagePack")
 
 
@@ -177,6 +178,8 @@ def _part(part: Part) -> Packed:
                 "url": part.url,
                 "name": part.name,
             }
+        case _:
+            assert_never(part)
 
 
 def _attribution(one: Attribution) -> Packed:
@@ -229,4 +232,11 @@ def _contract(contract: Contract | None) -> Packed:
 
 
 def _plain(value: object) -> Packed:
+    """Take plain data as it is, but for whole numbers that MessagePack has no form for: their digits, as an extension."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return msgspec.msgpack.Ext(_BIG, str(value).encode())
     return value  # type: ignore[return-value]  # what thaw gives is plain data

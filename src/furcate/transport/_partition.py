@@ -8,19 +8,24 @@ citations are left out wherever they are foreign; what they were about stays.
 
 from __future__ import annotations
 
+from typing import assert_never
+
 import attrs
 from attrs import frozen
 
 from furcate.primitives._content import (
     Attribution,
     HostedActivity,
+    Media,
     Origin,
     Part,
     ProviderPayload,
     Reasoning,
     ReasoningState,
+    Refusal,
     Text,
     ToolCall,
+    ToolResult,
 )
 from furcate.primitives._errors import ForeignReasoningState
 from furcate.primitives._history import History, MemoKey
@@ -166,8 +171,12 @@ def _filtered(part: Part, origin: Origin, any_model: bool) -> tuple[Part, int, i
             return attrs.evolve(part, payload=None), 0, 1
         case Text():
             return _filtered_text(part, origin)
+        case Reasoning() | HostedActivity() | ToolCall():
+            return part, 0, 0  # nothing foreign in it
+        case Refusal() | ToolResult() | Media():
+            return part, 0, 0  # never anything opaque in it
         case _:
-            return part, 0, 0
+            assert_never(part)
 
 
 def _filtered_text(part: Text, origin: Origin) -> tuple[Text, int, int]:

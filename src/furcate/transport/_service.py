@@ -83,7 +83,7 @@ class ProviderCall:
             cache_read_tokens=min(usage.cache_read_tokens or 0, _U64),
             cache_write_tokens=min(usage.cache_write_tokens or 0, _U64),
             output_tokens=min(usage.output_tokens or 0, _U64),
-            reasoning_tokens=usage.reasoning_tokens,
+            reasoning_tokens=None if usage.reasoning_tokens is None else min(usage.reasoning_tokens, _U64),
         )
         completed = Completed(stop_reason=stop_reason, usage=counted, provider_response_id=response_id)
         reported = frozenset(name for name in USAGE_FIELDS if getattr(usage, name) is not None)

@@ -222,7 +222,14 @@ def _model_parts(message: Message, where: str) -> list[_Wire | bytes]:
             if part.payload is None or part.payload.format in (GROUNDING, FETCHED) or (open_ended and not waits):
                 continue
             book.add(part.payload.value)
+        else:
+            _refuse(part)
     return book.close()
+
+
+def _refuse(part: ToolResult) -> None:
+    """Refuse the one kind of part that no assistant message holds."""
+    raise AssertionError(f"an assistant message never holds a {type(part).__name__}")
 
 
 class _ModelParts:

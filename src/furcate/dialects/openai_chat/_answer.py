@@ -154,6 +154,10 @@ class ChatAnswer:
             self._started = True
             self._hosted.scope = str(chunk.id or "")
             self._out.append(ResponseStarted(str(chunk.id) if chunk.id else None, chunk.model or None))
+        # Ahead of the choices: what they cost counts also where one of them cannot be read.
+        usage = chunk.usage if given(chunk.usage) or chunk.x_groq is None else chunk.x_groq.usage
+        if given(usage):
+            self._read_usage(usage)
         if given(chunk.citations) or given(chunk.search_results):
             self._citations.list_pages(chunk.citations, chunk.search_results)
         for choice in chunk.choices or ():
@@ -161,9 +165,6 @@ class ChatAnswer:
                 self._notice(f"choices.{choice.index}")
             elif not self.done:
                 self._read_choice(choice)
-        usage = chunk.usage if given(chunk.usage) or chunk.x_groq is None else chunk.x_groq.usage
-        if given(usage):
-            self._read_usage(usage)
         error = read_plain(chunk.error) if given(chunk.error) else None
         if not chunk.choices and not error:
             error = self._read_rest(data, name)
@@ -333,7 +334,7 @@ class ChatAnswer:
         self._out.extend(Citation(index, one) for one in attributions)
 
     def _notice(self, kind: str) -> None:
-        if kind not in self._noticed and len(self._noticed) < 100:
+        if not self.done and kind not in self._noticed and len(self._noticed) < 100:
             self._noticed.add(kind)
             self._out.append(Noticed(kind))
 

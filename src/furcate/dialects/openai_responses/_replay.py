@@ -145,13 +145,19 @@ class _Answer:
                 self._think(part)
             elif isinstance(part, ToolCall):
                 self._add(self._call(part))
-            elif isinstance(part, Media) and not self._pictured:
-                raise UnsupportedError(
-                    f"{self._where} holds an image or a file, which openai-responses takes from users only; "
-                    "send it in a user message"
-                )
+            elif isinstance(part, Media):
+                self._check_picture()
+            else:
+                _refuse(part)
         self._end_message()
         return self._items
+
+    def _check_picture(self) -> None:
+        if not self._pictured:
+            raise UnsupportedError(
+                f"{self._where} holds an image or a file, which openai-responses takes from users only; "
+                "send it in a user message"
+            )
 
     def _add(self, item: bytes) -> None:
         self._items.extend(self._waiting)
@@ -236,6 +242,11 @@ class _Answer:
                 f"{self._where} holds a payload of the format {opaque.format!r} that is no JSON object; "
                 "it was changed since the provider wrote it"
             ) from error
+
+
+def _refuse(part: ToolResult) -> None:
+    """Refuse the one kind of part that no assistant message holds."""
+    raise AssertionError(f"an assistant message never holds a {type(part).__name__}")
 
 
 def _action(activity: HostedActivity) -> Plain:
