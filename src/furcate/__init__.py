@@ -1,5 +1,6 @@
 """Run, capture, fork and direct conversations with language models under structured concurrency."""
 
+from furcate.admission import Budget
 from furcate.groups import Group, GroupSummary
 from furcate.observers import ConsoleObserver, Recorder
 from furcate.orchestrator._branches import Branch, Branches, open_branches
@@ -7,6 +8,7 @@ from furcate.orchestrator._coordinator import Action, Continue, Coordinator, Nex
 from furcate.orchestrator._engine import Engine
 from furcate.orchestrator._prepared import Prepared
 from furcate.orchestrator._streaming import Stream
+from furcate.primitives._budget import BudgetSpent
 from furcate.primitives._content import (
     Attribution,
     HostedActivity,
@@ -26,6 +28,7 @@ from furcate.primitives._contract import Contract
 from furcate.primitives._errors import (
     ActionError,
     BranchCancelled,
+    BudgetExceededError,
     ConfigError,
     ForeignReasoningState,
     FurcateError,
@@ -39,6 +42,7 @@ from furcate.primitives._errors import (
     RenderError,
     RequestError,
     SchemaError,
+    ToolTurnError,
     UnansweredToolCallError,
     UnknownNameError,
     UnsupportedError,
@@ -50,6 +54,8 @@ from furcate.primitives._observations import (
     AttemptFinished,
     AttemptsPaused,
     AttemptStarted,
+    BackendLimited,
+    BackendPaused,
     CoordinatorFinished,
     CoordinatorStarted,
     NurseryFinished,
@@ -105,9 +111,14 @@ __all__ = (
     "AttemptsPaused",
     "Attribution",
     "Backend",
+    "BackendLimited",
+    "BackendPaused",
     "Branch",
     "BranchCancelled",
     "Branches",
+    "Budget",
+    "BudgetExceededError",
+    "BudgetSpent",
     "CacheHint",
     "ChatSwitches",
     "Citation",
@@ -187,6 +198,7 @@ __all__ = (
     "ToolCall",
     "ToolCallDelta",
     "ToolResult",
+    "ToolTurnError",
     "TransportReceipt",
     "Turn",
     "TurnDelivered",

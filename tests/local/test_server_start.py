@@ -104,8 +104,20 @@ async def test_a_python_that_cannot_be_run_is_named(garbage: Path, monkeypatch: 
     assert "cannot be started with '/nowhere/python'" in await refused(EmbeddedServer(model=garbage))
 
 
-async def test_serving_on_a_port_in_use_tells_nobody_an_address(cache: Path) -> None:
+async def test_weights_of_another_digest_are_not_used(cache: Path) -> None:
+    """A file of the right size with other content is told before a child is started, with both digests."""
+    weights = cache / "weights" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    weights.parent.mkdir(parents=True)
+    with weights.open("wb") as file:
+        file.truncate(98_362_432)
+    said = await refused(EmbeddedServer())
+    assert "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53" in said
+    assert "run `furcate local fetch` to replace the file" in said
+
+
+async def test_serving_on_a_port_in_use_tells_nobody_an_address(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`serve` fails before `on_ready`."""
+    monkeypatch.setattr("furcate.local._server.present_and_right", lambda: True)
     weights = cache / "weights" / "SmolLM2-135M-Instruct.Q4_1.gguf"
     weights.parent.mkdir(parents=True)
     with weights.open("wb") as file:

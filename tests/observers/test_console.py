@@ -11,6 +11,8 @@ from furcate.primitives._observations import (
     AttemptFinished,
     AttemptsPaused,
     AttemptStarted,
+    BackendLimited,
+    BackendPaused,
     CoordinatorFinished,
     CoordinatorStarted,
     NurseryFinished,
@@ -106,6 +108,27 @@ def test_a_continuation_names_its_parent_and_a_failure_its_kind() -> None:
     )
     assert first == "run 00000002 starts: messages to large on claude, continues 00000001"
     assert last.startswith("run 00000002 failed after 1.0 s: authentication; 1 attempt; tokens: input ?")
+
+
+def test_backends_are_told_in_lines() -> None:
+    """A pause and another limit have a line each, and a run that a budget refused says so."""
+    pause, limit, refused = _written(
+        BackendPaused(backend="claude", wait_s=2.5, failure_kind="rate_limited"),
+        BackendLimited(backend="claude", limit=4, before=8, capacity=8),
+        RunFinished(
+            run_id=RUN,
+            status="failed",
+            duration_s=0.0,
+            usage=UNKNOWN,
+            attempts=0,
+            repairs=0,
+            validation="not_requested",
+            failure_reason="budget",
+        ),
+    )
+    assert pause == "backend claude pauses for 2.5 s (rate_limited)"
+    assert limit == "backend claude takes 4 of 8 at once"
+    assert refused.startswith("run 00000001 failed after 0.0 s: budget; 0 attempts; tokens: input ?")
 
 
 def test_branches_are_told_in_lines() -> None:

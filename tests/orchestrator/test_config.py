@@ -40,6 +40,9 @@ base_url = "https://lab.example/v1/"
 api_key_env = "LAB_KEY"
 provider = "team-a"
 capacity = 32
+adaptive = false
+requests_per_minute = 1000
+tokens_per_minute = 400000
 extra_headers = { x-team = "a" }
 connect_s = 2
 first_event_s = 60.5
@@ -49,6 +52,7 @@ attempts = 5
 first_backoff_s = 0.1
 max_backoff_s = 5
 resumes = 2
+retry_for_s = inf
 unknown_content = "carry"
 replay_item_ids = true
 max_result_bytes = 100000
@@ -132,9 +136,12 @@ def test_every_key_is_read(tmp_path: Path) -> None:
             api_key_env="LAB_KEY",
             provider="team-a",
             capacity=32,
+            adaptive=False,
+            requests_per_minute=1000,
+            tokens_per_minute=400000,
             extra_headers={"x-team": "a"},
             limits=TimeLimits(connect_s=2, first_event_s=60.5, idle_s=None, total_s=600),
-            retry=RetryPolicy(attempts=5, first_backoff_s=0.1, max_backoff_s=5, resumes=2),
+            retry=RetryPolicy(attempts=5, first_backoff_s=0.1, max_backoff_s=5, resumes=2, retry_for_s=None),
             unknown_content="carry",
             replay_item_ids=True,
             max_result_bytes=100000,
@@ -261,8 +268,10 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     ("line", "wanted"),
     [
         ("capasity = 3", "capasity: unknown key; did you mean 'capacity'? (known keys: kind, "),
-        ("requests_per_minute = 5", "requests_per_minute: unknown key; "),
-        ("tokens_per_minute = 5", "tokens_per_minute: unknown key; "),
+        ('adaptive = "yes"', "adaptive: found a text; give true or false, without quotes"),
+        ("requests_per_minute = 0", "requests_per_minute: 0 is too small; give 1 or more"),
+        ("tokens_per_minute = 0.5", "tokens_per_minute: found a number with a fraction; give a whole number"),
+        ("retry_for_s = 0", "retry_for_s: 0 is out of bounds; give more than 0 seconds"),
         ('capacity = "3"', "capacity: found a text; give a whole number"),
         ("capacity = true", "capacity: found true or false; give a whole number"),
         ("capacity = 0", "capacity: 0 is too small; give 1 or more"),
@@ -282,7 +291,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         ("provider = 1979-05-27", "provider: found a date or time; give a text in quotes"),
         ("extra_headers = { a = 5 }", "extra_headers: 'a': found a whole number; give a text in quotes"),
         ('extra_headers = { "a b" = "x" }', "extra_headers: 'a b' is no header name; use letters, digits and hyphens"),
-        ('extra_headers = { a = "x\\ny" }', "extra_headers: the value of 'a' holds more than printable ASCII"),
+        ('extra_headers = { a = "x\\ny" }', "extra_headers: the value of 'a' has spaces around it or holds more"),
         ('api_key = "a\\nb"', "api_key: empty, or holds more than printable ASCII; give the key as the provider"),
         ('api_key_env = "A=B"', "api_key_env: no name of an environment variable; name the variable that"),
     ],

@@ -19,7 +19,7 @@ async def test_the_first_use_is_not_silent(monkeypatch: pytest.MonkeyPatch, capl
             progress(sentence)
         raise LocalModelError("enough")
 
-    monkeypatch.setattr("furcate.local._server.present_at_a_glance", lambda: False)
+    monkeypatch.setattr("furcate.local._server.present_and_right", lambda: False)
     monkeypatch.setattr("furcate.local._server.fetch", fetching)
     with caplog.at_level(logging.INFO, logger="furcate"), pytest.raises(LocalModelError, match="enough"):
         await embedded_server().address()

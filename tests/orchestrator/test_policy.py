@@ -69,6 +69,23 @@ def test_attempts_are_bounded() -> None:
     assert decide(BUSY, tries=3) == GiveUp()
 
 
+def test_the_time_for_trying_again_is_bounded() -> None:
+    """What would begin later than the policy allows does not begin, whoever asked for the wait, and is told of."""
+    policy = RetryPolicy(attempts=9, first_backoff_s=1.0, max_backoff_s=3.0, retry_for_s=10.0)
+    assert decide(BUSY, policy=policy, elapsed_s=9.0) == Retry(1.0)
+    assert decide(BUSY, policy=policy, elapsed_s=9.1) == GiveUp(missed=Retry(1.0))
+    hinted = attrs.evolve(BUSY, wait_s=60.0)
+    assert decide(hinted, policy=policy, chance=0.0) == GiveUp(missed=Retry(60.0, asked=True))
+    endless = attrs.evolve(policy, retry_for_s=None)
+    assert decide(hinted, policy=endless, chance=0.0, elapsed_s=1e9) == Retry(60.0, asked=True)
+
+
+def test_many_tries_do_not_overflow() -> None:
+    """The thousandth backoff is the longest one, not a number that is too large."""
+    policy = RetryPolicy(attempts=5000, first_backoff_s=1.0, max_backoff_s=3.0)
+    assert decide(BUSY, policy=policy, tries=4000) == Retry(3.0)
+
+
 def test_a_servers_wait_hint_is_waited_for_and_a_little_more() -> None:
     """A hint is never undercut; the spread comes on top and stays within a second."""
     hinted = attrs.evolve(BUSY, wait_s=20.0)

@@ -1,6 +1,9 @@
 """Decide who may start on a backend, and when."""
 
+from furcate.admission._budget import Budget
 from furcate.admission._gate import Gate, Lease
 from furcate.admission._ledger import AdmissionStatistics, Ledger
+from furcate.admission._limit import AdaptiveLimit
+from furcate.admission._rate import Allowance
 
-__all__ = ("AdmissionStatistics", "Gate", "Lease", "Ledger")
+__all__ = ("AdaptiveLimit", "AdmissionStatistics", "Allowance", "Budget", "Gate", "Lease", "Ledger")

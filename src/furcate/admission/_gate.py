@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from math import inf
 from types import TracebackType
 
 import anyio
@@ -12,10 +13,20 @@ from furcate.admission._ledger import AdmissionStatistics, Ledger
 
 
 class _Ticket:
-    __slots__ = ("granted",)
+    """Stand for one who waits.
+
+    Attributes:
+        granted: whether it was let in.
+        turned: set when it should look again: it was let in, or it is to keep the time for the queue.
+        until_s: the moment that its holder waits for, beside `turned`.
+    """
+
+    __slots__ = ("granted", "turned", "until_s")
 
     def __init__(self) -> None:
-        self.granted = anyio.Event()
+        self.granted = False
+        self.turned = anyio.Event()
+        self.until_s = inf
 
 
 class Gate:
@@ -24,15 +35,34 @@ class Gate:
     Nothing in it belongs to an event loop while no lease is held or awaited, so one gate serves consecutive loops
     of either kind; it serves one loop at a time.
 
+    Arguments:
+        capacity: how many places there are.
+        adaptive: whether the places in use follow what the server can take.
+        requests_per_minute: how many requests may begin in a minute; None sets no limit.
+        tokens_per_minute: how many tokens may be used in a minute; None sets no limit.
+
     Raises:
-        TypeError: the capacity is no whole number.
-        ValueError: the capacity is less than 1.
+        TypeError: a number is no whole number.
+        ValueError: a number is less than 1.
     """
 
-    def __init__(self, capacity: int) -> None:
-        self._ledger: Ledger[_Ticket] = Ledger(capacity)
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        adaptive: bool = True,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+    ) -> None:
+        self._ledger: Ledger[_Ticket] = Ledger(
+            capacity,
+            adaptive=adaptive,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+        )
+        self._loop: anyio.lowlevel.EventLoopToken | None = None
 
-    def lease(self, *, front: bool = False) -> AbstractAsyncContextManager[Lease]:
+    def lease(self, *, front: bool = False, tokens: float = 0) -> AbstractAsyncContextManager[Lease]:
         """Make the context manager that waits for a place and holds it.
 
         Entering is always a checkpoint, even where a place is free. Leaving is none; it gives the place back unless
@@ -42,29 +72,78 @@ class Gate:
         Args:
             front: whether to queue before all who asked without it, as a retry does. Retries keep their order
                 among themselves.
+            tokens: how many tokens the request will probably use.
         """
-        return _Admission(self, front)
+        return _Admission(self, front, tokens)
+
+    def pause(self, until_s: float) -> bool:
+        """Admit nobody before a moment. Whoever holds a place keeps it, and the queue keeps its order.
+
+        Args:
+            until_s: the moment on the event loop's clock; an earlier one than was set before changes nothing.
+
+        Returns:
+            Whether it is later than what held so far.
+        """
+        self._keep_to_this_clock()
+        longer = self._ledger.pause(until_s)
+        self._wake(())
+        return longer
 
     def statistics(self) -> AdmissionStatistics:
-        """Count places and waiters."""
-        return self._ledger.statistics()
+        """Count places and waiters, and tell what holds them up.
 
-    async def _admit(self, front: bool) -> Lease:
+        Outside its event loop, times and allowances are those of the latest moment that the gate knows of.
+        """
+        return self._ledger.statistics(now_s=_now_s() if _loop() == self._loop else -inf)
+
+    async def _admit(self, front: bool, tokens: float) -> Lease:
+        self._keep_to_this_clock()
         began_s = anyio.current_time()
         ticket = _Ticket()
         try:
-            if self._ledger.ask(ticket, front=front):
+            self._wake(self._ledger.ask(ticket, front=front, tokens=tokens, now_s=began_s), looking=ticket)
+            if ticket.granted:
                 await anyio.lowlevel.checkpoint()
-            else:
-                await ticket.granted.wait()
+            while not ticket.granted:
+                await self._turn(ticket)
         except BaseException:
             # The ledger knows whether the ticket still waits or was granted before its task could wake.
-            _wake(self._ledger.withdraw(ticket))
+            self._wake(self._ledger.withdraw(ticket, now_s=_now_s()))
             raise
         return Lease(self, ticket, anyio.current_time() - began_s)
 
-    def _release(self, ticket: _Ticket) -> None:
-        _wake(self._ledger.release(ticket))
+    async def _turn(self, ticket: _Ticket) -> None:
+        """Wait until the ticket is let in, or is the first of the queue and its moment has come."""
+        with anyio.CancelScope(deadline=ticket.until_s):
+            await ticket.turned.wait()
+        if ticket.granted:
+            return
+        ticket.turned = anyio.Event()
+        ticket.until_s = inf
+        self._wake(self._ledger.grant(anyio.current_time()), looking=ticket)
+
+    def _wake(self, tickets: tuple[_Ticket, ...], *, looking: _Ticket | None = None) -> None:
+        """Tell who was let in, and who is now the first of the queue; `looking` is about to see for itself."""
+        for ticket in tickets:
+            ticket.granted = True
+            ticket.turned.set()
+        # Only the first of the queue keeps an eye on the clock: a thousand timers would all ring for one place.
+        following = self._ledger.next_up()
+        if following is None:
+            return
+        first, until_s = following
+        if first.until_s == until_s:
+            return
+        first.until_s = until_s
+        if first is not looking:
+            first.turned.set()
+
+    def _keep_to_this_clock(self) -> None:
+        loop = _loop()
+        if loop != self._loop:
+            self._ledger.rebase(anyio.current_time())
+            self._loop = loop
 
 
 class Lease:
@@ -86,21 +165,46 @@ class Lease:
         """Whether the place has not been given back yet."""
         return self._ticket is not None
 
+    def succeeded(self) -> None:
+        """Note that the server answered."""
+        if self._ticket is not None:
+            self._gate._wake(self._gate._ledger.succeeded(self._ticket, now_s=_now_s()))
+
+    def throttled(self) -> None:
+        """Note that the server said it is asked too much."""
+        if self._ticket is not None:
+            self._gate._ledger.throttled(self._ticket)
+
+    def begin_again(self, *, tokens: float = 0) -> None:
+        """Note that a further request is sent on this place, at once, whatever is left of the allowances.
+
+        Args:
+            tokens: how many tokens it will probably use.
+        """
+        if self._ticket is not None:
+            self._gate._ledger.begin_again(self._ticket, tokens=tokens)
+
+    def correct(self, tokens: float) -> None:
+        """Put what the latest request used, in tokens, in the place of what had been estimated."""
+        if self._ticket is not None:
+            self._gate._wake(self._gate._ledger.correct(self._ticket, tokens, now_s=_now_s()))
+
     def release(self) -> None:
         """Give the place back; the longest waiting is granted it in the same step. Again, it does nothing."""
         if self._ticket is not None:
             ticket, self._ticket = self._ticket, None
-            self._gate._release(ticket)
+            self._gate._wake(self._gate._ledger.release(ticket, now_s=_now_s()))
 
 
 class _Admission(AbstractAsyncContextManager[Lease]):
     # A class rather than an async generator: one that is dropped half-way leaves nothing to a finaliser.
 
-    __slots__ = ("_front", "_gate", "_lease", "_used")
+    __slots__ = ("_front", "_gate", "_lease", "_tokens", "_used")
 
-    def __init__(self, gate: Gate, front: bool) -> None:
+    def __init__(self, gate: Gate, front: bool, tokens: float) -> None:
         self._gate = gate
         self._front = front
+        self._tokens = tokens
         self._lease: Lease | None = None
         self._used = False
 
@@ -108,7 +212,7 @@ class _Admission(AbstractAsyncContextManager[Lease]):
         if self._used:
             raise RuntimeError("this lease was entered before; call gate.lease() for each time")
         self._used = True
-        self._lease = await self._gate._admit(self._front)
+        self._lease = await self._gate._admit(self._front, self._tokens)
         return self._lease
 
     async def __aexit__(
@@ -118,6 +222,16 @@ class _Admission(AbstractAsyncContextManager[Lease]):
             self._lease.release()
 
 
-def _wake(tickets: tuple[_Ticket, ...]) -> None:
-    for ticket in tickets:
-        ticket.granted.set()
+def _loop() -> anyio.lowlevel.EventLoopToken | None:
+    try:
+        return anyio.lowlevel.current_token()
+    except anyio.NoEventLoopError:
+        return None
+
+
+def _now_s() -> float:
+    """Give the moment on the event loop's clock; outside a loop, one that is earlier than any that was told."""
+    try:
+        return anyio.current_time()
+    except anyio.NoEventLoopError:
+        return -inf

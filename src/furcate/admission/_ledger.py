@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
+from math import inf
 from typing import Generic, TypeVar
 
-from attrs import frozen
+import attrs
+from attrs import field, frozen
 
+from furcate.admission._limit import AdaptiveLimit
+from furcate.admission._rate import Allowance
 from furcate.primitives._checks import check_whole
 
 TicketT = TypeVar("TicketT", bound=Hashable)
@@ -15,46 +19,92 @@ TicketT = TypeVar("TicketT", bound=Hashable)
 
 @frozen(kw_only=True)
 class AdmissionStatistics:
-    """Count the places of a backend at one moment.
+    """Tell how a backend stands at one moment.
 
     Attributes:
         capacity: how many places there are.
         in_use: how many are held.
-        waiting: how many wait for one.
+        waiting: how many wait for one, or for a pause or an allowance that holds them up.
+        limit: how many places may be held now, from 1 to the capacity; just lowered, it may be less than are held.
+        paused_s: for how long nobody is admitted, in seconds; 0 where nothing holds the backend up.
+        requests_left: what is left of the requests for a minute; None without such a limit.
+        tokens_left: what is left of the tokens for a minute, below 0 where more was used than had been estimated; None
+            without such a limit.
     """
 
     capacity: int
     in_use: int
     waiting: int
+    limit: int = field()
+    paused_s: float = 0.0
+    requests_left: float | None = None
+    tokens_left: float | None = None
+
+    @limit.default
+    def _limit(self) -> int:
+        return self.capacity
+
+
+@frozen
+class _Held:
+    """Hold what a place was given for: the limit's episode at that time, and the tokens estimated."""
+
+    episode: int
+    tokens: float
 
 
 class Ledger(Generic[TicketT]):
     """Keep the places of one backend: first come, first served, and those who return go before those who are new.
 
-    A ticket is any hashable value; it is in the ledger from `ask` until `release` or `withdraw`. Each method tells
-    which tickets got a place by it, so that whoever waits with them can be woken. At all times at most `capacity`
-    tickets hold a place, and no place is free while a ticket waits.
+    A ticket is any hashable value; it is in the ledger from `ask` until `release` or `withdraw`. Each method that can
+    let somebody in tells which tickets got a place by it, so that whoever waits with them can be woken. At all times at
+    most `capacity` tickets hold a place, and no place is free while a ticket waits, unless a pause, a lowered limit or
+    a used-up allowance holds up the first of the queue, and with it all others: nobody is overtaken for being small.
+
+    Every moment is in seconds on the caller's clock; an earlier one than was told before counts as that.
+
+    Args:
+        capacity: how many places there are.
+        adaptive: whether the places in use follow what the server can take.
+        requests_per_minute: how many requests may begin in a minute; None sets no limit.
+        tokens_per_minute: how many tokens may be used in a minute; None sets no limit.
 
     Raises:
-        TypeError: the capacity is no whole number.
-        ValueError: the capacity is less than 1.
+        TypeError: a number is no whole number.
+        ValueError: a number is less than 1.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        adaptive: bool = True,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+    ) -> None:
         check_whole("capacity", capacity, 1)
-        self._capacity = capacity
-        self._holders: set[TicketT] = set()
+        self._adaptive = adaptive
+        self._limit = AdaptiveLimit(capacity=capacity, places=capacity)
+        self._requests = _allowance("requests_per_minute", requests_per_minute)
+        self._tokens = _allowance("tokens_per_minute", tokens_per_minute)
+        self._now_s = -inf
+        self._paused_until_s = -inf
+        self._holders: dict[TicketT, _Held] = {}
         # Ordered dicts, since a ticket leaves from the middle as easily as from the head, however long the queue.
-        self._returning: OrderedDict[TicketT, None] = OrderedDict()
-        self._arriving: OrderedDict[TicketT, None] = OrderedDict()
+        self._returning: OrderedDict[TicketT, float] = OrderedDict()
+        self._arriving: OrderedDict[TicketT, float] = OrderedDict()
 
-    def ask(self, ticket: TicketT, *, front: bool = False) -> tuple[TicketT, ...]:
+    def ask(
+        self, ticket: TicketT, *, front: bool = False, tokens: float = 0, now_s: float = 0.0
+    ) -> tuple[TicketT, ...]:
         """Ask for a place; it is granted at once where one is free.
 
         Args:
             ticket: who asks.
             front: whether to queue before all who asked without it, for one who had a place and gave it back to
                 wait for something else. Those at the front keep their order among themselves.
+            tokens: how many tokens it will probably use.
+            now_s: the moment.
 
         Raises:
             ValueError: the ticket already holds a place or waits for one.
@@ -62,46 +112,167 @@ class Ledger(Generic[TicketT]):
         if ticket in self._holders or ticket in self._returning or ticket in self._arriving:
             raise ValueError(f"ticket {ticket!r} already holds a place or waits for one; ask with a new ticket")
         queue = self._returning if front else self._arriving
-        queue[ticket] = None
-        return self._grant()
+        queue[ticket] = tokens
+        return self.grant(now_s)
 
-    def release(self, ticket: TicketT) -> tuple[TicketT, ...]:
+    def release(self, ticket: TicketT, *, now_s: float = 0.0) -> tuple[TicketT, ...]:
         """Give a place back.
 
         Raises:
             ValueError: the ticket holds no place.
         """
-        if ticket not in self._holders:
-            raise ValueError(f"ticket {ticket!r} holds no place; only a place that is held can be given back")
-        self._holders.discard(ticket)
-        return self._grant()
+        self._held(ticket)
+        del self._holders[ticket]
+        return self.grant(now_s)
 
-    def withdraw(self, ticket: TicketT) -> tuple[TicketT, ...]:
+    def withdraw(self, ticket: TicketT, *, now_s: float = 0.0) -> tuple[TicketT, ...]:
         """Take a ticket out, whether it still waits or was granted a place that it will not use.
+
+        What an unused place had taken of the allowances is there again.
 
         Raises:
             ValueError: the ticket is not in the ledger.
         """
-        if ticket in self._holders:
-            return self.release(ticket)
+        held = self._holders.get(ticket)
+        if held is not None:
+            self._take(-1, -held.tokens)
+            return self.release(ticket, now_s=now_s)
         for queue in (self._returning, self._arriving):
             if ticket in queue:
                 del queue[ticket]
-                return ()
+                # It may have been the first, for whom the allowance did not suffice.
+                return self.grant(now_s)
         raise ValueError(f"ticket {ticket!r} neither holds a place nor waits for one; withdraw a ticket that asked")
 
-    def statistics(self) -> AdmissionStatistics:
-        """Count places and waiters."""
-        return AdmissionStatistics(
-            capacity=self._capacity,
-            in_use=len(self._holders),
-            waiting=len(self._returning) + len(self._arriving),
-        )
+    def succeeded(self, ticket: TicketT, *, now_s: float = 0.0) -> tuple[TicketT, ...]:
+        """Note that the server answered a holder; there may be a place more for it.
 
-    def _grant(self) -> tuple[TicketT, ...]:
+        Raises:
+            ValueError: the ticket holds no place.
+        """
+        held = self._held(ticket)
+        if self._adaptive:
+            self._limit = self._limit.succeeded(held.episode)
+        return self.grant(now_s)
+
+    def throttled(self, ticket: TicketT) -> None:
+        """Note that the server turned a holder away since it is asked too much; whoever holds a place keeps it.
+
+        Raises:
+            ValueError: the ticket holds no place.
+        """
+        held = self._held(ticket)
+        if self._adaptive:
+            self._limit = self._limit.throttled(held.episode)
+
+    def begin_again(self, ticket: TicketT, *, tokens: float = 0) -> None:
+        """Note that a holder sends a further request. It goes out at once, and the allowances may fall below zero.
+
+        Raises:
+            ValueError: the ticket holds no place.
+        """
+        self._held(ticket)
+        self._holders[ticket] = _Held(self._limit.episode, tokens)
+        self._take(1, tokens)
+
+    def correct(self, ticket: TicketT, tokens: float, *, now_s: float = 0.0) -> tuple[TicketT, ...]:
+        """Put what a holder's request really used in the place of what had been estimated.
+
+        Args:
+            ticket: the holder.
+            tokens: how many tokens it used.
+            now_s: the moment.
+
+        Raises:
+            ValueError: the ticket holds no place.
+        """
+        held = self._held(ticket)
+        self._take(0, tokens - held.tokens)
+        self._holders[ticket] = attrs.evolve(held, tokens=tokens)
+        return self.grant(now_s)
+
+    def pause(self, until_s: float) -> bool:
+        """Admit nobody before a moment; an earlier one than was set before changes nothing.
+
+        Returns:
+            Whether it is later than what held so far.
+        """
+        longer = until_s > self._paused_until_s
+        self._paused_until_s = max(until_s, self._paused_until_s)
+        return longer
+
+    def rebase(self, now_s: float) -> None:
+        """Go on with another clock: what was to be waited for at the latest moment of the old one is still to be."""
+        if self._now_s > -inf:
+            self._paused_until_s += now_s - self._now_s
+        self._requests, self._tokens = (one and attrs.evolve(one, at_s=now_s) for one in (self._requests, self._tokens))
+        self._now_s = now_s
+
+    def grant(self, now_s: float) -> tuple[TicketT, ...]:
+        """Let in whoever may come in at a moment."""
+        self._advance(now_s)
         granted: list[TicketT] = []
-        while len(self._holders) < self._capacity and (queue := self._returning or self._arriving):
-            ticket, _ = queue.popitem(last=False)
-            self._holders.add(ticket)
+        while (
+            len(self._holders) < self._limit.places
+            and (queue := self._returning or self._arriving)
+            and self._held_up_s(next(iter(queue.values()))) <= self._now_s
+        ):
+            ticket, tokens = queue.popitem(last=False)
+            self._holders[ticket] = _Held(self._limit.episode, tokens)
+            self._take(1, tokens)
             granted.append(ticket)
         return tuple(granted)
+
+    def next_up(self) -> tuple[TicketT, float] | None:
+        """Give the first of the queue and the moment that it waits for; None where it waits for a place, or nobody."""
+        if len(self._holders) >= self._limit.places:
+            return None
+        queue = self._returning or self._arriving
+        if not queue:
+            return None
+        ticket, tokens = next(iter(queue.items()))
+        return ticket, self._held_up_s(tokens)
+
+    def statistics(self, *, now_s: float = 0.0) -> AdmissionStatistics:
+        """Count places and waiters, and tell what holds them up."""
+        self._advance(now_s)
+        return AdmissionStatistics(
+            capacity=self._limit.capacity,
+            in_use=len(self._holders),
+            waiting=len(self._returning) + len(self._arriving),
+            limit=self._limit.places,
+            paused_s=max(0.0, self._paused_until_s - self._now_s),
+            requests_left=None if self._requests is None else self._requests.left,
+            tokens_left=None if self._tokens is None else self._tokens.left,
+        )
+
+    def _held(self, ticket: TicketT) -> _Held:
+        held = self._holders.get(ticket)
+        if held is None:
+            raise ValueError(f"ticket {ticket!r} holds no place; only a place that is held can be given back or used")
+        return held
+
+    def _advance(self, now_s: float) -> None:
+        self._now_s = max(self._now_s, now_s)
+        self._requests, self._tokens = (one and one.at(self._now_s) for one in (self._requests, self._tokens))
+
+    def _held_up_s(self, tokens: float) -> float:
+        waits = [self._paused_until_s]
+        if self._requests is not None:
+            waits.append(self._requests.due_s(1))
+        if self._tokens is not None:
+            waits.append(self._tokens.due_s(tokens))
+        return max(waits)
+
+    def _take(self, requests: float, tokens: float) -> None:
+        if self._requests is not None:
+            self._requests = self._requests.take(requests)
+        if self._tokens is not None:
+            self._tokens = self._tokens.take(tokens)
+
+
+def _allowance(name: str, per_minute: int | None) -> Allowance | None:
+    if per_minute is None:
+        return None
+    check_whole(name, per_minute, 1)
+    return Allowance.full(per_minute, -inf)

@@ -112,6 +112,8 @@ class ChildProcess:
             raise await self._ended_early()
         report: dict[str, str] = json.loads(line)
         if "address" not in report:
+            # The server's own word is in its log, which is whole only once the child has left.
+            await self._collect(_AFTER_KILL_S)
             raise self._explain(report["problem"], report["detail"])
         self.port = urlsplit(report["address"]).port
         self.address = Address(report["address"] + "/v1", self._api_key, keep_alive=False, direct=True)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 from attrs import frozen
 
 from furcate.local._fetch import fetch
 from furcate.local._process import ChildProcess, Launch, new_api_key
-from furcate.local._weights import present_at_a_glance, weights_path
+from furcate.local._weights import present_and_right, weights_path
 from furcate.primitives._errors import LocalModelError
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ class EmbeddedServer:
     async def _find_model(self) -> Path:
         if self._model is not None:
             return self._model
-        if present_at_a_glance():
+        if await anyio.to_thread.run_sync(present_and_right):
             return weights_path()
         return await fetch(self._progress)
 

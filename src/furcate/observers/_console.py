@@ -9,6 +9,8 @@ from furcate.primitives._observations import (
     AttemptFinished,
     AttemptsPaused,
     AttemptStarted,
+    BackendLimited,
+    BackendPaused,
     CoordinatorFinished,
     CoordinatorStarted,
     NurseryFinished,
@@ -102,6 +104,10 @@ def _scope_line(event: Observation) -> str | None:
             return f"branches {_short(event.scope_id)}{called} open from run {_short(event.parent_run_id)}"
         case NurseryFinished():
             return f"branches {_short(event.scope_id)} {event.status}: {event.branches} in all"
+        case BackendPaused():
+            return f"backend {event.backend} pauses for {event.wait_s:.1f} s ({event.failure_kind})"
+        case BackendLimited():
+            return f"backend {event.backend} takes {event.limit} of {event.capacity} at once"
         case _:
             return None
 
@@ -113,7 +119,7 @@ def _short(ident: str) -> str:
 
 def _why(kind: str | None, reason: str | None) -> str:
     if kind is None:
-        return ""
+        return f": {reason}" if reason is not None else ""
     return f": {kind}" if reason in (None, kind) else f": {kind}, {reason}"
 
 

@@ -41,7 +41,7 @@ class Recorder:
     def runs(self) -> dict[str, tuple[Observation, ...]]:
         """Give each run's own observations in order, by run id; runs stand in the order in which they were heard of.
 
-        Coordinators and nurseries belong to no single run and are left out.
+        Coordinators, nurseries and backends belong to no single run and are left out.
         """
         found: dict[str, list[Observation]] = {}
         for event in self.events:

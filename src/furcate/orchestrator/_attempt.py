@@ -9,9 +9,11 @@ from math import inf
 
 import anyio
 import attrs
+from attrs import field, frozen
 
 from furcate.dialects import Assembler, Dialect
 from furcate.primitives._errors import RequestError
+from furcate.primitives._json import TooDeep
 from furcate.primitives._message import Message
 from furcate.primitives._observations import AttemptFinished, AttemptStarted, Purpose, RunStatus
 from furcate.primitives._receipt import TransportReceipt
@@ -26,14 +28,23 @@ from furcate.primitives._stream import (
     UsageReported,
 )
 from furcate.primitives._usage import Usage
-from furcate.primitives._wire import Address, AttemptFailed, Failure, WireRequest
+from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
 from furcate.transport import HttpCall, HttpTransport, ProviderCall, Transported
 
 _MOST_BODY_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 256 * 1024
+_MOST_STREAM_BYTES = 256 * 1024 * 1024
+_MOST_PARTS = 10_000
 
 NO_CONTENT = (ResponseStarted, UsageReported, Noticed, Stopped, StreamFailed)
 """The stream events that show nothing of an answer."""
+
+
+@frozen
+class Credential:
+    """Hold where a key comes from, and show nothing of it."""
+
+    source: CredentialSource | None = field(default=None, repr=False)
 
 
 class AttemptRun:
@@ -70,6 +81,7 @@ class AttemptRun:
         self._decoder = dialect.decoder(call.origin, backend.unknown_content)
         self._ended = False
         self._key: str | None = None
+        self._streamed_bytes = 0
         self._started_s = anyio.current_time()
         self._first_event_s: float | None = None
         self._progress_s = self._started_s
@@ -98,7 +110,7 @@ class AttemptRun:
         self,
         transport: HttpTransport,
         address: Callable[[], Awaitable[Address]],
-        credential: CredentialSource | None,
+        credential: Credential,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Send the call and give what arrives, until the answer is complete.
 
@@ -110,14 +122,20 @@ class AttemptRun:
         """
         try:
             target = await address()
-            headers = (*await self._auth(credential, target), *self._backend.extra_headers)
-            async with transport.call(self._wire, target, headers, connect_s=self._limits.connect_s) as call:
+            headers = await self._auth(credential, target)
+            async with transport.call(
+                self._wire,
+                target,
+                headers,
+                connect_s=self._limits.connect_s,
+                retry_stale=self._backend.retry_stale_connection,
+            ) as call:
                 self._progress_s = anyio.current_time()
                 with self._limit() as scope:
                     head = await call.begin()
                 self._check(scope)
                 if head.status != 200:
-                    raise AttemptFailed(self._dialect.decode_error(head, await self._body(call, _MOST_ERROR_BYTES)))
+                    raise AttemptFailed(await self._refusal(call, head))
                 while (batch := await self._next_events(call)) is not None:
                     for event in batch:
                         self._take(event)
@@ -130,14 +148,27 @@ class AttemptRun:
             self._status = "succeeded"
         except AttemptFailed as error:
             self._status = "failed"
-            self.failure = self._without_key(error.failure)
-            raise AttemptFailed(self.failure) from error
+            self.failure = error.failure
+            raise
         except Exception:
             self._status = "failed"
             raise
 
+    async def _refusal(self, call: HttpCall, head: ResponseHead) -> Failure:
+        return self._without_key(self._dialect.decode_error(head, await self._body(call, _MOST_ERROR_BYTES)))
+
     async def _next_events(self, call: HttpCall) -> list[StreamEvent] | None:
         """Give the events of the next bytes, or of the whole body at once; None after the last."""
+        try:
+            events = await self._decoded(call)
+        except (RecursionError, TooDeep) as error:
+            raise AttemptFailed(_TOO_DEEP) from error
+        if events and isinstance(events[-1], StreamFailed):
+            # Nothing but the last one can be a failure.
+            events[-1] = StreamFailed(self._without_key(events[-1].failure))
+        return events
+
+    async def _decoded(self, call: HttpCall) -> list[StreamEvent] | None:
         if self._ended:
             return None
         if not self._wire.stream:
@@ -145,12 +176,17 @@ class AttemptRun:
             body = await self._body(call, _MOST_BODY_BYTES)
             return self._dialect.decode_whole(body, self._call.origin, self._backend.unknown_content)
         data = await self._receive(call)
+        self._streamed_bytes += len(data)
+        if self._streamed_bytes > _MOST_STREAM_BYTES:
+            raise AttemptFailed(_too_large(f"{_MOST_STREAM_BYTES:,} bytes"))
         events = self._decoder.feed(data) if data else self._decoder.finish()
         self._ended = not data or self._decoder.done
         return events
 
     def _take(self, event: StreamEvent) -> None:
         self.assembler.add(event)
+        if self.assembler.parts > _MOST_PARTS:
+            raise AttemptFailed(_too_large(f"{_MOST_PARTS:,} parts"))
         if isinstance(event, StreamFailed):
             raise AttemptFailed(event.failure)
         if isinstance(event, NO_CONTENT):
@@ -165,9 +201,7 @@ class AttemptRun:
             chunks.append(chunk)
             size += len(chunk)
             if size > most_bytes:
-                raise AttemptFailed(
-                    Failure(kind="provider", reason="too_large", message=f"the answer exceeds {most_bytes} bytes")
-                )
+                raise AttemptFailed(_too_large(f"{most_bytes:,} bytes"))
             if not self._wire.stream:
                 self._progress_s = anyio.current_time()
         return b"".join(chunks)
@@ -198,31 +232,29 @@ class AttemptRun:
             reason, text = "idle_timeout", f"the answer fell silent for idle_s = {self._limits.idle_s:g} s"
         raise AttemptFailed(Failure(kind="timeout", reason=reason, message=text))
 
-    async def _auth(self, credential: CredentialSource | None, target: Address) -> tuple[tuple[str, str], ...]:
-        key = credential
-        if callable(key):
-            made = key()
-            key = await made if inspect.isawaitable(made) else made
-        key = target.api_key if key is None else key
-        if key is None:
-            return ()
-        if not isinstance(key, str):
+    async def _auth(self, credential: Credential, target: Address) -> SecretHeaders:
+        # No local variable ever holds the key here: tools that show them with a traceback would show it.
+        self._key = await _key_of(credential, target)
+        if self._key is None:
+            return SecretHeaders(self._backend.extra_headers)
+        if not isinstance(self._key, str):
             raise RequestError(
-                f"the credential of backend {self._backend.name!r} gave a {type(key).__name__}; give a str"
+                f"the credential of backend {self._backend.name!r} gave a {type(self._key).__name__}; give a str"
             )
-        if not key.isascii() or not key.isprintable() or key != key.strip():
+        if not self._key or not self._key.isascii() or not self._key.isprintable() or self._key != self._key.strip():
             raise RequestError(
-                f"the credential of backend {self._backend.name!r} has spaces around it or characters that no HTTP "
-                "header carries; give the bare key"
+                f"the credential of backend {self._backend.name!r} is empty, has spaces around it, or characters "
+                "that no HTTP header carries; give the bare key"
             )
-        self._key = key
-        return self._dialect.auth_headers(key)
+        return SecretHeaders((*self._dialect.auth_headers(self._key), *self._backend.extra_headers))
 
     def _without_key(self, failure: Failure) -> Failure:
-        # Some servers repeat the key that they refuse.
-        if self._key and self._key in failure.message:
-            return attrs.evolve(failure, message=failure.message.replace(self._key, "[key]"))
-        return failure
+        # Some servers repeat the key that they refuse, and a message that is cut may end within it.
+        message = failure.message
+        for secret in (self._key, *(value for _, value in self._backend.extra_headers)):
+            if secret is not None and len(secret) >= _SHORTEST_SECRET:
+                message = _without(message, secret)
+        return failure if message == failure.message else attrs.evolve(failure, message=message)
 
     @property
     def usage(self) -> Usage:
@@ -293,6 +325,31 @@ def finished(run_id: str, record: Attempt) -> AttemptFinished:
     )
 
 
+_SHORTEST_SECRET = 8
+"""A shorter value is no key; and taking every "a" out of a message would help nobody."""
+
+
+def _without(message: str, secret: str) -> str:
+    """Mask a secret in a message, and the beginning of one at its very end."""
+    message = message.replace(secret, "[key]")
+    bare = message.removesuffix("...")
+    for size in range(len(secret) - 1, _SHORTEST_SECRET // 2, -1):
+        if bare.endswith(secret[:size]):
+            return bare[:-size] + "[key]..."
+    return message
+
+
+def _too_large(most: str) -> Failure:
+    return Failure(kind="provider", reason="too_large", message=f"the answer exceeds {most}")
+
+
+async def _key_of(credential: Credential, target: Address) -> str | None:
+    if not callable(credential.source):
+        return target.api_key if credential.source is None else credential.source
+    made = credential.source()
+    return await made if inspect.isawaitable(made) else made
+
+
 def request_id(run_id: str, number: int) -> str:
     """Name the attempt of a run: a repeated attempt is another request."""
     return f"{run_id}-{number}"
@@ -300,6 +357,7 @@ def request_id(run_id: str, number: int) -> str:
 
 _CANCELLED = Failure(kind="unavailable", reason="cancelled", message="cancelled before the answer was complete")
 _BROKEN = Failure(kind="provider", reason="broken", message="an error of this program ended the attempt")
+_TOO_DEEP = Failure(kind="provider", reason="malformed", message="the answer holds JSON that nests without reason")
 _CUT_OFF = Failure(
     kind="provider", reason="cut_off", message="the answer ended without saying that it is complete", status=200
 )

@@ -14,7 +14,8 @@ import anyio.abc
 
 from furcate.orchestrator._coordinator import Coordinator, NextAction, Outcome
 from furcate.orchestrator._engine import Engine
-from furcate.primitives._checks import check_whole
+from furcate.primitives._budget import Spending, checked_budgets
+from furcate.primitives._checks import check_instance, check_whole
 from furcate.primitives._errors import BranchCancelled, FurcateError, MisuseError
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._observations import (
@@ -86,6 +87,7 @@ class Branches:
         max_active: int | None,
         groups: tuple[Listener, ...],
         observers: tuple[Listener, ...],
+        budgets: tuple[Spending, ...],
         name: str | None,
     ) -> None:
         self._engine = engine
@@ -94,6 +96,7 @@ class Branches:
         self._max_active = max_active
         self._groups = groups
         self._observers = observers
+        self._budgets = budgets
         self._name = name
         self._listeners = engine._listeners.with_ranks(groups, observers)
         self._scope_id = uuid4().hex
@@ -119,7 +122,8 @@ class Branches:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        assert self._tasks is not None
+        if self._tasks is None:
+            raise MisuseError("a nursery of branches is left only after it was entered")
         status: RunStatus = "cancelled"
         try:
             swallowed = await self._tasks.__aexit__(kind, error, trace)
@@ -147,6 +151,7 @@ class Branches:
         exchange: Exchange | None = None,
         groups: Iterable[Listener] = (),
         observers: Iterable[Listener] = (),
+        budgets: Iterable[Spending] = (),
     ) -> Branch:
         """Start a branch; it begins at the next checkpoint, or when `max_active` lets it.
 
@@ -157,6 +162,7 @@ class Branches:
             exchange: where it starts; the nursery's exchange by default.
             groups: further groups for this branch.
             observers: further observers for this branch.
+            budgets: further budgets that this branch is paid from.
 
         Returns:
             Its handle, to be read after the block.
@@ -178,6 +184,7 @@ class Branches:
             name=name,
             groups=(*self._groups, *checked_listeners(groups)),
             observers=(*self._observers, *checked_listeners(observers)),
+            budgets=(*self._budgets, *checked_budgets(budgets)),
         )
         coordinator._join(self._scope_id)
         branch = Branch(coordinator, name)
@@ -250,6 +257,7 @@ def open_branches(
     max_active: int | None = None,
     groups: Iterable[Listener] = (),
     observers: Iterable[Listener] = (),
+    budgets: Iterable[Spending] = (),
     name: str | None = None,
 ) -> Branches:
     """Open a nursery: ``async with furcate.open_branches(engine, exchange) as branches: branches.start_soon(...)``.
@@ -265,6 +273,7 @@ def open_branches(
         max_active: how many branches run at once; None sets no limit beyond the backends' capacity.
         groups: count every execution that the branches start.
         observers: told of them, of the branches, and of the nursery.
+        budgets: the executions that the branches start are paid from them.
         name: for people who watch.
 
     Raises:
@@ -273,6 +282,8 @@ def open_branches(
     """
     if on_failure not in ("isolate", "cancel"):
         raise ValueError(f"on_failure is {on_failure!r}; give 'isolate' or 'cancel'")
+    check_instance("engine", engine, Engine)
+    check_instance("exchange", exchange, Exchange)
     if max_active is not None:
         check_whole("max_active", max_active, 1)
     return Branches(
@@ -282,6 +293,7 @@ def open_branches(
         max_active=max_active,
         groups=checked_listeners(groups),
         observers=checked_listeners(observers),
+        budgets=checked_budgets(budgets),
         name=name,
     )
 

@@ -130,7 +130,7 @@ def _by_name(report: Report, kind: str, things: Iterable[_Thing], *, wanted: typ
 
 def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tuple[Resources, Report]:
     report = Report(str(path))
-    tables = _tables(report, _parsed(report, path), beside)
+    tables = _tables(report, read_toml(report, path), beside)
     tools = _read(report, "tools", tables, reader=read_tool)
     for name, tool in tools.items():
         if tool is not None:
@@ -144,7 +144,8 @@ def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tup
     ), report
 
 
-def _parsed(report: Report, path: Path) -> dict[str, Any] | None:
+def read_toml(report: Report, path: Path) -> dict[str, Any] | None:
+    """Read a TOML file; None where it cannot be read, and what is wrong with it goes to the report."""
     try:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:

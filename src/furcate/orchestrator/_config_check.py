@@ -24,8 +24,17 @@ from furcate.validation._schema import compile_schema
 TEXT_ROLES = ("system", "developer", "user", "assistant")
 KINDS = ("remote", "embedded")
 UNKNOWN_CONTENT: tuple[str, ...] = get_args(UnknownContent)
+_MADE_HERE: Mapping[str, tuple[str, ...]] = {
+    "anthropic-messages": ("messages", "stream", "system"),
+    "google-generatecontent": ("contents",),
+    "openai-chat": ("messages", "stream"),
+    "openai-responses": ("input", "stream", "model"),
+}
+"""Members of a request's body that a dialect's encoder refuses to take from anybody else."""
+
 _EMBEDDED_MODEL = "embedded"
 _CHOICES = ("auto", "none", "required")
+_OUR_HEADERS = ("connection", "content-length", "content-type", "host", "transfer-encoding")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _NO_TOOLS = "the embedded model's chat template ignores tools; use a remote backend for tools"
@@ -75,8 +84,11 @@ def check_backend(place: Place, backend: Backend, dialects: Collection[str]) -> 
     for header, value in backend.extra_headers:
         if not _HEADER_NAME.fullmatch(header):
             place.wrong("extra_headers", f"{header!r} is no header name", "use letters, digits and hyphens")
-        if not (value.isascii() and value.isprintable()):
-            place.wrong("extra_headers", f"the value of {header!r} holds more than printable ASCII", "encode it")
+        if header.lower() in _OUR_HEADERS:
+            place.wrong("extra_headers", f"{header!r} is written by furcate itself", "leave it out")
+        if not (value.isascii() and value.isprintable()) or value != value.strip():
+            said = f"the value of {header!r} has spaces around it or holds more than printable ASCII"
+            place.wrong("extra_headers", said, "give it without spaces around it, encoded if need be")
     if backend.unknown_content not in UNKNOWN_CONTENT:
         remedy = guess(str(backend.unknown_content), UNKNOWN_CONTENT, "possible")
         place.wrong("unknown_content", f"{backend.unknown_content!r} is not possible here", remedy)
@@ -172,6 +184,9 @@ def check_profile(place: Place, profile: Profile, backends: Mapping[str, Backend
         place.wrong("model", "missing", "name the model as the backend calls it")
     if profile.tools and embedded:
         place.wrong("tools", f"backend {profile.backend!r} is embedded: {_NO_TOOLS}")
+    for key in _MADE_HERE.get(backend.dialect, ()) if backend is not None else ():
+        if key in profile.settings.extra_body:
+            place.wrong("extra_body", f"{key!r} is made from the request itself", "take it out")
     _check_server_tools(place, profile, backend)
     _check_tools(place, profile.tools, profile.tool_choice, profile=profile)
     return attrs.evolve(profile, model=model)

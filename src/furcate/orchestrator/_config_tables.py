@@ -47,6 +47,7 @@ _RETRY: dict[str, Reader] = {
     "first_backoff_s": seconds,
     "max_backoff_s": seconds,
     "resumes": whole(0),
+    "retry_for_s": limit,
 }
 _SWITCHES: dict[str, Reader] = {
     "max_tokens_field": one_of("max_tokens", "max_completion_tokens"),
@@ -63,10 +64,14 @@ _BACKEND: dict[str, Reader] = {
     "api_key_env": text,
     "provider": text,
     "capacity": whole(1),
+    "adaptive": flag,
+    "requests_per_minute": whole(1),
+    "tokens_per_minute": whole(1),
     "extra_headers": text_table,
     "unknown_content": one_of(*UNKNOWN_CONTENT),
     "replay_item_ids": flag,
     "max_result_bytes": whole(1),
+    "retry_stale_connection": flag,
 }
 _NOT_EMBEDDED = ("dialect", "base_url", "api_key", "api_key_env", *_SWITCHES)
 _SETTINGS: dict[str, Reader] = {
@@ -245,6 +250,9 @@ def read_text(path: Path) -> str:
         Wrong: it is not there, no file, or no UTF-8.
     """
     try:
+        # Some are read more than once, which pipes and devices do not let one do.
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise Wrong(f"{path} is no regular file", "save it first")
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Wrong(f"{path} is no UTF-8 text (byte {error.start})", "convert it to UTF-8") from error

@@ -9,11 +9,12 @@ from uuid import uuid4
 
 import anyio.lowlevel
 import attrs
-from attrs import frozen
+from attrs import field, frozen
 
 from furcate.orchestrator._engine import Engine
 from furcate.orchestrator._telling import Listeners
-from furcate.primitives._checks import check_whole
+from furcate.primitives._budget import Spending, checked_budgets
+from furcate.primitives._checks import check_instance, check_whole
 from furcate.primitives._errors import ActionError, MisuseError
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._observations import (
@@ -37,11 +38,19 @@ class Outcome(enum.Enum):
     """The application asked for a turn more than there were."""
 
 
+def _check_request(_instance: object, _attribute: object, value: Request) -> None:
+    check_instance("Continue's request", value, Request)
+
+
 @frozen
 class Continue:
-    """Ask for another turn with this request."""
+    """Ask for another turn with this request.
 
-    request: Request
+    Raises:
+        TypeError: it is no request.
+    """
+
+    request: Request = field(validator=_check_request)
 
 
 @frozen
@@ -84,6 +93,7 @@ class Coordinator:
         name: for people who watch.
         groups: count the executions that this coordinator starts, and no others.
         observers: told of the same executions, and of the coordinator.
+        budgets: the same executions are paid from them; one that is used up ends the branch with its error.
 
     Attributes:
         undelivered: the completed result that cancellation kept from the callback, or None.
@@ -103,7 +113,10 @@ class Coordinator:
         name: str | None = None,
         groups: Iterable[Listener] = (),
         observers: Iterable[Listener] = (),
+        budgets: Iterable[Spending] = (),
     ) -> None:
+        check_instance("engine", engine, Engine)
+        check_instance("exchange", exchange, Exchange)
         check_whole("additional_turns", additional_turns, 0)
         if not callable(next_action):
             raise TypeError(f"next_action is a {type(next_action).__name__}; give an async callable")
@@ -114,6 +127,7 @@ class Coordinator:
         self._name = name
         self._groups = checked_listeners(groups)
         self._observers = checked_listeners(observers)
+        self._budgets = checked_budgets(budgets)
         self._state: Literal["new", "running", "ended"] = "new"
         self._parent_scope_id: str | None = None
         self.undelivered: Result | None = None
@@ -203,11 +217,12 @@ class Coordinator:
         return action
 
     def _joined(self, request: Request) -> Request:
-        """Attach the coordinator's groups and observers beside the request's own."""
-        if not self._groups and not self._observers:
+        """Attach the coordinator's groups, observers and budgets beside the request's own."""
+        if not self._groups and not self._observers and not self._budgets:
             return request
         return attrs.evolve(
             request,
             groups=(*self._groups, *request.groups),
             observers=(*self._observers, *request.observers),
+            budgets=(*self._budgets, *request.budgets),
         )

@@ -8,16 +8,19 @@ from types import TracebackType
 from uuid import uuid4
 
 import anyio
+import anyio.lowlevel
 
-from furcate.admission import AdmissionStatistics, Gate
+from furcate.admission import AdmissionStatistics
 from furcate.dialects import dialect_named
 from furcate.orchestrator._config import Resources, check_resources, load_config
 from furcate.orchestrator._embedded import Server, embedded_server
 from furcate.orchestrator._execute import Means, Run, encode_ahead
+from furcate.orchestrator._health import Health
 from furcate.orchestrator._plan import Plan, make_plan, named
 from furcate.orchestrator._prepared import Prepared
 from furcate.orchestrator._streaming import Stream
 from furcate.orchestrator._telling import Listeners
+from furcate.primitives._checks import check_instance
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._observations import Listener, checked_listeners
@@ -77,7 +80,7 @@ class Engine:
     def _set_up(self, resources: Resources, observers: Iterable[Listener]) -> None:
         self._resources = resources
         self._listeners = Listeners(checked_listeners(observers))
-        self._gates = {name: Gate(backend.capacity) for name, backend in resources.backends.items()}
+        self._health = {name: Health(backend, self._listeners) for name, backend in resources.backends.items()}
         self._transport = HttpTransport()
         self._servers: dict[str, Server] = {}
         self._runtime_id = uuid4().hex
@@ -87,6 +90,7 @@ class Engine:
         if self._open:
             raise MisuseError("this engine is open already; enter it once and share it between tasks")
         await self._transport.__aenter__()
+        self._loop = anyio.lowlevel.current_token()
         self._open = True
         return self
 
@@ -107,6 +111,7 @@ class Engine:
 
         Raises:
             RequestError: the request is wrong; nobody was called.
+            BudgetExceededError: one of its budgets is used up; nothing was sent.
             ProviderError: no attempt gave a completed answer.
 
         Cancellation closes the connection and gives the place back; nothing of the answer is kept.
@@ -120,8 +125,11 @@ class Engine:
 
         Raises:
             RequestError: the request is wrong, or leaves a tool call of the conversation unanswered.
+            TypeError: the exchange is none.
+            BudgetExceededError: one of its budgets is used up; nothing was sent.
             ProviderError: no attempt gave a completed answer; the exchange given still works.
         """
+        check_instance("exchange", exchange, Exchange)
         return await self._start(request, exchange).complete()
 
     def stream(self, request: Request, *, exchange: Exchange | None = None) -> Stream:
@@ -158,9 +166,11 @@ class Engine:
     def _run_of(self, plan: Plan, *, scope_id: str | None = None, streamed: bool = False) -> Run:
         if not self._open:
             raise MisuseError("the engine is not open; use it inside 'async with engine:'")
+        if anyio.lowlevel.current_token() != self._loop:
+            raise MisuseError("the engine is open on another event loop; give each loop an engine of its own")
         means = Means(
             dialect=dialect_named(plan.backend.dialect),
-            gate=self._gates[plan.backend.name],
+            health=self._health[plan.backend.name],
             transport=self._transport,
             address=self._address_of(plan.backend),
             listeners=self._listeners.with_ranks(plan.request.groups, plan.request.observers),
@@ -181,8 +191,8 @@ class Engine:
         return look_up
 
     def statistics(self) -> Mapping[str, AdmissionStatistics]:
-        """Count places and waiters of every backend, by its name."""
-        return {name: gate.statistics() for name, gate in self._gates.items()}
+        """Count places and waiters of every backend, and tell what holds them up, by the backend's name."""
+        return {name: health.gate.statistics() for name, health in self._health.items()}
 
     def inspect_prompt(self, name: str) -> Prompt:
         """Give a configured prompt.

@@ -8,6 +8,7 @@ queues again at the head.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
@@ -18,14 +19,16 @@ import anyio
 import attrs
 from attrs import frozen
 
-from furcate.admission import Gate, Lease
+from furcate.admission import Lease
 from furcate.dialects import Dialect
-from furcate.orchestrator._attempt import AttemptRun, finished, request_id
+from furcate.orchestrator._attempt import AttemptRun, Credential, finished, request_id
+from furcate.orchestrator._health import Health
 from furcate.orchestrator._plan import Plan
 from furcate.orchestrator._policy import (
     CHECKED_STOPS,
     Decision,
     Done,
+    GiveUp,
     Repair,
     Resume,
     Retry,
@@ -35,17 +38,15 @@ from furcate.orchestrator._policy import (
     after_pause,
     usage_of,
 )
-from furcate.orchestrator._telling import Listeners
+from furcate.orchestrator._spending import Expense, count, estimated_tokens
+from furcate.orchestrator._telling import Ending, Listeners, run_finished, run_started
 from furcate.primitives._content import Origin, Part
-from furcate.primitives._errors import ProviderError
+from furcate.primitives._errors import BudgetExceededError, ProviderError, RequestError
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._message import Message
 from furcate.primitives._observations import (
     AttemptsPaused,
     Purpose,
-    RunFinished,
-    RunStarted,
-    RunStatus,
     ValidationStatus,
 )
 from furcate.primitives._receipt import Failed
@@ -55,18 +56,21 @@ from furcate.primitives._wire import Address, AttemptFailed, Failure, ModelCall,
 from furcate.transport import HttpTransport, TransportService, native_sha256, partition_reasoning
 from furcate.validation import repair_note
 
+_log = logging.getLogger("furcate")
+
 
 @frozen(kw_only=True)
 class Means:
     """Hold what a run works with.
 
     Attributes:
+        health: admits to the backend, and hears how its attempts end.
         address: says where the backend answers right now; asked for each attempt.
         runtime_id: names the engine in receipts.
     """
 
     dialect: Dialect
-    gate: Gate
+    health: Health
     transport: HttpTransport
     address: Callable[[], Awaitable[Address]]
     listeners: Listeners
@@ -117,6 +121,8 @@ class Run:
         self._value: object = None
         self._latest: AttemptRun | None = None
         self._lease_used: Lease | None = None
+        self._expense = Expense()
+        self._first_sent_s: float | None = None
         # What a provider said before it paused, and the history that it was said after.
         self._resumed: tuple[Part, ...] = ()
         self._before_pause = plan.call.history
@@ -141,6 +147,7 @@ class Run:
 
         Raises:
             ProviderError: no attempt gave a completed answer.
+            BudgetExceededError: a budget of the request is used up; nothing was sent.
         """
         async with aclosing(self.events()) as events:
             async for _ in events:
@@ -155,26 +162,33 @@ class Run:
 
         Raises:
             ProviderError: no attempt gave a completed answer.
+            BudgetExceededError: a budget of the request is used up; nothing was sent.
         """
         started_s = anyio.current_time()
-        self._tell_start()
-        status: RunStatus = "cancelled"
-        failure: Failure | None = None
+        self._means.listeners.tell(run_started(self._plan, self.id, scope_id=self._scope_id))
+        ending = Ending("cancelled")
         try:
+            # In the step in which the run begins: of many that begin at once, none finds what another has taken.
+            self._expense.reserve(self._plan.request.budgets, self._estimate())
             async with aclosing(self._attempt_until_done()) as events:
                 async for event in events:
                     yield event
             self.result = self._conclude()
-            status = "succeeded"
+            ending = Ending("succeeded", validation=self.result.validation.status, stop=self.result.stop_reason)
         except AttemptFailed as error:
-            failure = error.failure
-            status = "failed"
-            raise self._error(failure) from error
+            ending = Ending("failed", error.failure.kind, error.failure.reason)
+            raise self._error(error.failure) from error
+        except BudgetExceededError:
+            ending = Ending("failed", reason="budget")
+            raise
         except Exception:
-            status = "failed"
+            ending = Ending("failed")
             raise
         finally:
-            self._tell_end(status, failure, anyio.current_time() - started_s)
+            self._expense.settle()
+            took_s = anyio.current_time() - started_s
+            end = run_finished(self._plan, self.id, ending, attempts=self._attempts, duration_s=took_s)
+            self._means.listeners.tell(end)
 
     async def _attempt_until_done(self) -> AsyncGenerator[StreamEvent, None]:
         """Send the call, and what follows from it, until a decision ends the run; each pass holds one lease."""
@@ -183,22 +197,24 @@ class Run:
         while True:
             if pause is not None:
                 await anyio.sleep(pause.after_s)
-            async with self._means.gate.lease(front=pause is not None) as lease:
+            self._means.health.look_ahead(self._elapsed_s())
+            async with self._means.health.gate.lease(front=pause is not None, tokens=self._estimate()) as lease:
                 while True:
                     step = attrs.evolve(step, tries=step.tries + 1)
-                    if self._attempts and self._streamed:
+                    if step.purpose == "repair" and step.tries == 1 and self._streamed:
                         yield AttemptRestarted(len(self._attempts) + 1, step.purpose)
                     attempt = self._begin(step, lease)
                     failed: AttemptFailed | None = None
                     try:
-                        events = attempt.events(self._means.transport, self._means.address, self._plan.credential)
+                        key = Credential(self._plan.credential)
+                        events = attempt.events(self._means.transport, self._means.address, key)
                         async with aclosing(events):
                             async for event in events:
                                 yield event
                     except AttemptFailed as error:
                         failed = error
                     finally:
-                        self._end(attempt)
+                        self._end(attempt, lease)
                     decision = self._decide(attempt, step)
                     following = self._follow(decision, step, attempt)
                     if following is None:
@@ -207,13 +223,15 @@ class Run:
             if isinstance(decision, Done):
                 return
             if not isinstance(decision, Retry):
-                raise AttemptFailed(attempt.failure or _STILL_PAUSED) from failed
+                raise AttemptFailed(self._last_word(decision, attempt)) from failed
             pause = self._announce(decision, attempt)
 
     def _follow(self, decision: Decision, step: _Step, attempt: AttemptRun) -> _Step | None:
         """Give what goes out next on the same lease; None where the lease is to go back."""
         if isinstance(decision, Repair):
-            return _Step(self._repaired(step.call, attempt, decision), "repair")
+            call = self._repaired(step.call, attempt, decision)
+            self._resumed = ()
+            return _Step(call, "repair")
         if isinstance(decision, Resume):
             return _Step(self._paused(step.call, attempt), "resume")
         if isinstance(decision, WithoutSchema):
@@ -222,11 +240,16 @@ class Run:
 
     def _begin(self, step: _Step, lease: Lease) -> AttemptRun:
         number = len(self._attempts) + 1
+        if self._first_sent_s is None:
+            self._first_sent_s = anyio.current_time()
         begun = self._service.begin(
             step.call, request_id=request_id(self.id, number), native_request_sha256=self._native_sha256
         )
+        wire = self._encode(step.call, begun.request)
+        if lease is self._lease_used:
+            lease.begin_again(tokens=self._estimate())
         attempt = AttemptRun(
-            self._encode(step.call, begun.request),
+            wire,
             begun,
             run_id=self.id,
             number=number,
@@ -247,13 +270,28 @@ class Run:
             self._encoded = (call, self._means.dialect.encode(clean))
         return self._encoded[1]
 
-    def _end(self, attempt: AttemptRun) -> None:
-        receipt = self._service.complete(attempt.outcome()).receipt
+    def _estimate(self) -> int:
+        call, wire = self._encoded
+        return estimated_tokens(wire, call)
+
+    def _elapsed_s(self) -> float:
+        return 0.0 if self._first_sent_s is None else anyio.current_time() - self._first_sent_s
+
+    def _end(self, attempt: AttemptRun, lease: Lease) -> None:
+        outcome = self._service.complete(attempt.outcome())
+        receipt = outcome.receipt
+        if outcome.message is not None:
+            attempt.message = outcome.message  # with the service's own tag on whatever it seals
         if isinstance(receipt.outcome, Failed) and receipt.outcome.kind == "result_size":
             attempt.fail(Failure(kind="result_size", reason="result_size", message=receipt.outcome.message))
         record = attempt.record(receipt)
         self._attempts.append(record)
         self._means.listeners.tell(finished(self.id, record))
+        brought = bool(attempt.message.parts) or attempt.partial is not None
+        counted = count(record, brought=brought)
+        self._expense.add(counted)
+        self._means.health.heard(lease, record, counted)
+        self._means.health.look_at_usage(record, brought=brought)
 
     def _decide(self, attempt: AttemptRun, step: _Step) -> Decision:
         """Check a completed answer, and look up what follows."""
@@ -267,6 +305,7 @@ class Run:
                 repeat_safe=plan.profile.repeat_safe,
                 schema_sent=step.call.schema is not None,
                 chance=random.random(),
+                elapsed_s=self._elapsed_s(),
             )
         if attempt.assembler.paused:
             resumes = sum(1 for record in self._attempts if record.purpose == "resume")
@@ -279,7 +318,10 @@ class Run:
             self._rounds.append(faults)
         repairs = plan.contract.repairs if plan.contract is not None else 0
         used = sum(1 for record in self._attempts if record.purpose == "repair" and record.status == "succeeded")
-        return after_answer(stop, faults, repairs_left=repairs - used)
+        decision = after_answer(stop, faults, repairs_left=repairs - used)
+        if isinstance(decision, Repair) and not self._sendable(self._repaired(step.call, attempt, decision)):
+            return Done()
+        return decision
 
     def _stop(self, attempt: AttemptRun) -> StopReason:
         stop = attempt.assembler.stop
@@ -298,13 +340,22 @@ class Run:
         before = call.history if not self._resumed else self._before_pause
         self._before_pause = before
         self._resumed = said.parts
+        self._latest = None
         return attrs.evolve(call, history=before.extend((said,)))
+
+    def _sendable(self, call: ModelCall) -> bool:
+        """Tell whether a call can be written; an answer that is paid for is worth more than its repair."""
+        try:
+            encode_ahead(attrs.evolve(self._plan, call=call), self._means.dialect)
+        except RequestError as error:
+            _log.warning("run %s: the answer cannot be sent back for repair: %s", self.id, error)
+            return False
+        return True
 
     def _repaired(self, call: ModelCall, attempt: AttemptRun, repair: Repair) -> ModelCall:
         """Make the call that shows the model its latest answer and what is wrong with it; the base stays clean."""
         assert self._plan.contract is not None, "only a contract finds faults"
         answer = self._message(attempt)
-        self._resumed = ()
         note = Message.user(repair_note(repair.faults, self._plan.contract))
         shown = (answer, note) if answer.text.strip() else (note,)
         return attrs.evolve(call, history=self._plan.call.history.extend(shown))
@@ -316,18 +367,19 @@ class Run:
         # -inf says that this is cancelled already: no deadline to speak of, and the coming sleep lets that pass.
         if deadline > -inf and anyio.current_time() + retry.after_s > deadline:
             left_s = max(0.0, deadline - anyio.current_time())
-            word = "asks to wait" if retry.asked else "is tried again after"
-            raise AttemptFailed(
-                attrs.evolve(
-                    attempt.failure,
-                    message=f"{attempt.failure.message}; the server {word} {retry.after_s:.3g} s, "
-                    f"beyond the deadline in {left_s:.3g} s",
-                )
-            )
+            raise AttemptFailed(_not_again(attempt.failure, retry, f"the deadline in {left_s:.3g} s"))
         self._means.listeners.tell(
             AttemptsPaused(run_id=self.id, wait_s=retry.after_s, failure_kind=attempt.failure.kind)
         )
         return retry
+
+    def _last_word(self, decision: Decision, attempt: AttemptRun) -> Failure:
+        if attempt.failure is None:
+            return _STILL_PAUSED
+        if isinstance(decision, GiveUp) and decision.missed is not None:
+            bound = f"retry_for_s = {self._plan.backend.retry.retry_for_s:g} s"
+            return _not_again(attempt.failure, decision.missed, bound)
+        return attempt.failure
 
     def _conclude(self) -> Result:
         plan, attempt = self._plan, self._latest
@@ -370,41 +422,11 @@ class Run:
             partial=self.partial,
         )
 
-    def _tell_start(self) -> None:
-        plan = self._plan
-        self._means.listeners.tell(
-            RunStarted(
-                run_id=self.id,
-                parent_run_id=plan.parent.run_id if plan.parent is not None else None,
-                prompt=plan.prompt,
-                profile=plan.profile.name,
-                backend=plan.backend.name,
-                model=plan.call.model,
-                dialect=plan.backend.dialect,
-                session_id=plan.session_id,
-                scope_id=self._scope_id,
-            )
-        )
 
-    def _tell_end(self, status: RunStatus, failure: Failure | None, duration_s: float) -> None:
-        result = self.result
-        self._means.listeners.tell(
-            RunFinished(
-                run_id=self.id,
-                status=status,
-                duration_s=duration_s,
-                usage=usage_of(self._attempts),
-                attempts=len(self._attempts),
-                repairs=sum(1 for record in self._attempts if record.purpose == "repair"),
-                validation=result.validation.status if result is not None else self._unfinished_validation(),
-                stop_reason=result.stop_reason if result is not None else None,
-                failure_kind=failure.kind if failure is not None else None,
-                failure_reason=failure.reason if failure is not None else None,
-            )
-        )
-
-    def _unfinished_validation(self) -> ValidationStatus:
-        return "not_requested" if self._plan.checker is None else "skipped"
+def _not_again(failure: Failure, retry: Retry, bound: str) -> Failure:
+    """Say in a failure that trying again would come too late."""
+    word = "asks to wait" if retry.asked else "is tried again after"
+    return attrs.evolve(failure, message=f"{failure.message}; the server {word} {retry.after_s:.3g} s, beyond {bound}")
 
 
 _STILL_PAUSED = Failure(

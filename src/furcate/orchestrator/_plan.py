@@ -9,26 +9,27 @@ import os
 from collections.abc import Mapping
 from typing import TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from furcate.orchestrator._config import Resources
 from furcate.orchestrator._prompts import render
+from furcate.primitives._checks import check_instance
 from furcate.primitives._contract import Contract
 from furcate.primitives._describe import portable
 from furcate.primitives._errors import (
     ConfigError,
     MissingProfileError,
     RequestError,
-    UnansweredToolCallError,
     UnknownNameError,
 )
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._history import History
 from furcate.primitives._json import Plain, thaw
-from furcate.primitives._message import Message, unanswered_calls
+from furcate.primitives._message import Message
 from furcate.primitives._request import Request
 from furcate.primitives._resources import Backend, CredentialSource, Profile, Prompt
 from furcate.primitives._settings import Tool
+from furcate.primitives._tool_turns import check_tool_turns
 from furcate.primitives._wire import ModelCall
 from furcate.validation import Checker, compile_contract
 
@@ -55,7 +56,7 @@ class Plan:
     contract: Contract | None
     checker: Checker | None
     session_id: str | None
-    credential: CredentialSource | None
+    credential: CredentialSource | None = field(repr=False)
     capture: bool
 
 
@@ -64,8 +65,12 @@ def make_plan(resources: Resources, request: Request, parent: Exchange | None) -
 
     Raises:
         RequestError: the request cannot be executed; its subclasses say why. Nobody was called.
+        TypeError: the request or the exchange is something else.
         ConfigError: the backend's key is to come from a variable that is not set.
     """
+    check_instance("request", request, Request)
+    if parent is not None:
+        check_instance("exchange", parent, Exchange)
     prompt = _prompt(resources, request)
     profile = _profile(resources, request, prompt)
     backend = resources.backends[profile.backend]
@@ -78,9 +83,7 @@ def make_plan(resources: Resources, request: Request, parent: Exchange | None) -
     if not added:
         raise RequestError("the request has neither a prompt nor messages; there is nothing to send")
     history = parent.history.extend(added) if parent is not None else History(added)
-    open_calls = unanswered_calls(history)
-    if open_calls:
-        raise UnansweredToolCallError(open_calls)
+    check_tool_turns(history)
     contract = request.contract or (prompt.contract if prompt is not None else None)
     tools, choice = _tools(request, prompt, profile)
     return Plan(
@@ -168,6 +171,15 @@ def describe_plan(plan: Plan) -> dict[str, Plain]:
     call = plan.call
     messages: list[Plain] = [portable(message) for message in call.history]
     tools: list[Plain] = [tool.name for tool in call.tools]
+    settings: dict[str, Plain] = {
+        "max_output_tokens": call.settings.max_output_tokens,
+        "temperature": call.settings.temperature,
+        "top_p": call.settings.top_p,
+        "seed": call.settings.seed,
+        "stop": list[Plain](call.settings.stop),
+        "reasoning_effort": call.settings.reasoning_effort,
+        "extra_body": thaw(call.settings.extra_body),
+    }
     return {
         "prompt": plan.prompt,
         "profile": plan.profile.name,
@@ -180,6 +192,8 @@ def describe_plan(plan: Plan) -> dict[str, Plain]:
         "messages": messages,
         "schema": thaw(plan.contract.schema) if plan.contract is not None else None,
         "repairs": plan.contract.repairs if plan.contract is not None else 0,
+        "settings": settings,
+        "server_tools": list[Plain](call.server_tools),
         "tools": tools,
         "tool_choice": call.tool_choice,
     }

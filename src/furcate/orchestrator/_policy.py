@@ -10,7 +10,7 @@ answered in another form, no repairs left              Done (validation failed; 
 was refused for its schema by the server               WithoutSchema, on the same lease
 was paused by its provider, resumes left               Resume, on the same lease
 was paused once more                                   GiveUp
-failed, may be repeated, attempts left                 Retry, after the lease was given back
+failed, may be repeated, attempts and time left        Retry, after the lease was given back
 failed otherwise                                       GiveUp
 =====================================================  ============================================
 """
@@ -68,7 +68,13 @@ class Retry:
 
 @frozen
 class GiveUp:
-    """Conclude the run with the failure."""
+    """Conclude the run with the failure.
+
+    Attributes:
+        missed: the retry that would have followed, had the policy not set it a bound in time.
+    """
+
+    missed: Retry | None = None
 
 
 Decision: TypeAlias = Done | Repair | Resume | WithoutSchema | Retry | GiveUp
@@ -105,6 +111,7 @@ def after_failure(
     repeat_safe: bool,
     schema_sent: bool,
     chance: float,
+    elapsed_s: float = 0.0,
 ) -> Decision:
     """Decide after a failed attempt.
 
@@ -116,6 +123,7 @@ def after_failure(
         repeat_safe: whether the profile says that repeating a request that may have been worked on is safe.
         schema_sent: whether the call carried a schema.
         chance: a random number from 0 to 1, which spreads the waits.
+        elapsed_s: how long ago the run's first attempt began, in seconds.
     """
     if failure.reason == "schema_refused" and schema_sent:
         return WithoutSchema()
@@ -125,24 +133,36 @@ def after_failure(
     )
     if content_shown or not repeatable or tries >= policy.attempts:
         return GiveUp()
+    retry = _retry(failure, policy, tries=tries, chance=chance)
+    return GiveUp(missed=retry) if too_late(policy, elapsed_s + retry.after_s) else retry
+
+
+def _retry(failure: Failure, policy: RetryPolicy, *, tries: int, chance: float) -> Retry:
     if failure.reason == "stale_connection":
         return Retry(0.0)
-    backoff = min(policy.max_backoff_s, policy.first_backoff_s * 2 ** (tries - 1)) * chance
+    # Two to a high power is no float any more; the longest backoff is reached long before.
+    backoff = min(policy.max_backoff_s, policy.first_backoff_s * 2 ** min(tries - 1, 60)) * chance
     if failure.wait_s is not None:
         return Retry(failure.wait_s + min(backoff, 1.0), asked=True)
     return Retry(backoff)
 
 
+def too_late(policy: RetryPolicy, elapsed_s: float) -> bool:
+    """Tell whether no further attempt may begin so many seconds after the first."""
+    return policy.retry_for_s is not None and elapsed_s > policy.retry_for_s
+
+
 def usage_of(attempts: Iterable[Attempt]) -> Usage:
     """Add up the usage of a run's attempts.
 
-    An attempt that never reached the server, or that it turned away with an error status, used nothing and is no
-    unknown; one that broke off after the server had taken it is.
+    An attempt that never reached the server, or that it turned away with an error status, makes no unknown beside those
+    that reported; one that broke off after the server had taken it does. Where none reported, the sum is unknown.
     """
-    return Usage.total(attempt.usage for attempt in attempts if not _turned_away(attempt))
+    return Usage.total(attempt.usage for attempt in attempts if not turned_away(attempt))
 
 
-def _turned_away(attempt: Attempt) -> bool:
+def turned_away(attempt: Attempt) -> bool:
+    """Tell whether an attempt used nothing: it never reached the server, or was answered with an error status."""
     failure = attempt.failure
     if failure is None or attempt.usage.known:
         return False

@@ -30,11 +30,15 @@ class Prepared:
 
         Raises:
             MisuseError: it was run or discarded before.
+            BudgetExceededError: one of its budgets is used up; nothing was sent.
             ProviderError: no attempt gave a completed answer. The handle is spent all the same, as it is after
                 cancellation.
         """
-        self._claim("run")
-        return await self._execute(self._plan)
+        self._check()
+        # An engine that is closed says so here, and the handle is good for later.
+        running = self._execute(self._plan)
+        self._spent = "run"
+        return await running
 
     def discard(self) -> None:
         """Give the preparation up; nothing was started, so nothing is told.
@@ -42,9 +46,9 @@ class Prepared:
         Raises:
             MisuseError: it was run or discarded before.
         """
-        self._claim("discarded")
+        self._check()
+        self._spent = "discarded"
 
-    def _claim(self, use: str) -> None:
+    def _check(self) -> None:
         if self._spent is not None:
             raise MisuseError(f"this prepared request was {self._spent} before; prepare it again")
-        self._spent = use

@@ -9,6 +9,7 @@ it, line ends at its end included.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -24,6 +25,18 @@ from furcate.primitives._resources import MessageTemplate, Prompt
 
 _FUEL = 1_000_000
 """Most steps of one template: about 0.1 s of work, and loops of a hundred thousand turns."""
+
+_MOST_CODE = 4_000
+"""Most characters between the braces of one tag, texts in quotes not counted."""
+
+_MOST_ELIFS = 500
+
+# The library reads operators and branches in a row by recursion of its own, and a few ten thousand of them overflow
+# the stack and end the process. So a tag's length is looked at before the library sees it.
+_TEXT = r""" "(?:\\.|[^"\\])*+" | '(?:\\.|[^'\\])*+' """
+_TAG = re.compile(rf"\{{[{{%] (?: {_TEXT} | (?! [}}%]\}} ) . )*+", re.DOTALL | re.VERBOSE)
+_QUOTED = re.compile(_TEXT, re.DOTALL | re.VERBOSE)
+_ELIF = re.compile(r"\{%[-+]?\s*elif\b")
 
 _INPUTS = "inputs"
 _INLINE = "(inline)"
@@ -68,7 +81,7 @@ def _as_json(state: State, value: object, indent: int | None = None) -> str:
 
 
 _MISSING = "\x00missing"  # no name that a template could write
-_LIBRARY = Environment(auto_escape_callback=lambda _name: False)
+_LIBRARY = Environment(auto_escape_callback=lambda _name: False, fuel=_FUEL)
 _LENIENT = ("count", "e", "escape", "indent", "length", "pprint", "truncate", "urlencode", "wordwrap")
 
 # Nothing is ever added to it: without templates by name and without a loader, no template reaches another. Compiling
@@ -88,10 +101,24 @@ def template_fault(source: str) -> str | None:
     Args:
         source: the template's text.
     """
+    fault = _overlong(source)
+    if fault is not None:
+        return fault
     try:
         _ENVIRONMENT.undeclared_variables_in_str(source)
     except TemplateError as error:
         return _reason(error)
+    return None
+
+
+def _overlong(source: str) -> str | None:
+    """Say which tag is too long to be read safely; None if none is."""
+    for tag in _TAG.finditer(source) if len(source) > _MOST_CODE else ():
+        if len(_QUOTED.sub("", tag.group())) > _MOST_CODE:
+            line = source.count("\n", 0, tag.start()) + 1
+            return f"line {line}: a tag holds more than {_MOST_CODE:,} characters of code; split it up"
+    if len(_ELIF.findall(source)) > _MOST_ELIFS:
+        return f"the template has more than {_MOST_ELIFS} elif tags; look the value up in a table instead"
     return None
 
 
@@ -174,6 +201,9 @@ def _message(
 
 
 def _text(source: str, place: str, request: Request, *, inputs: Mapping[str, str], name: str) -> str:
+    fault = _overlong(source)
+    if fault is not None:
+        raise RenderError(fault, prompt=name, place=place)
     # Copied for each template, since methods such as `pop` change the lists and objects that a template is given.
     variables: dict[str, object] = {**thaw_object(request.vars), _INPUTS: dict(inputs)}
     try:

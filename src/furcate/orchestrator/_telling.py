@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from furcate.primitives._observations import Listener, Observation, Observer
+from attrs import frozen
+
+from furcate.orchestrator._plan import Plan
+from furcate.orchestrator._policy import usage_of
+from furcate.primitives._observations import (
+    Listener,
+    Observation,
+    Observer,
+    RunFinished,
+    RunStarted,
+    RunStatus,
+    ValidationStatus,
+)
+from furcate.primitives._result import Attempt
+from furcate.primitives._wire import FailureKind, StopReason
 
 _log = logging.getLogger("furcate")
 
@@ -46,11 +60,11 @@ class Listeners:
         """Ask the listeners that carry traces for what travels with the run's exchange."""
         found: dict[str, str] = {}
         for listener in self._heard:
-            ask: Callable[[str], Mapping[str, str]] | None = getattr(listener, "carrier", None)
+            ask: Callable[[str], Mapping[object, object]] | None = getattr(listener, "carrier", None)
             if ask is None:
                 continue
             try:
-                found.update(ask(run_id))
+                found.update(_carried(ask(run_id)))
             except Exception:
                 self._note(listener, "failed to give its carrier")
         return found
@@ -61,3 +75,73 @@ class Listeners:
         # Once is enough to find a broken observer; thousands of runs must not flood the log.
         level = logging.ERROR if self._failed[name] == 1 else logging.DEBUG
         _log.log(level, "observer %s %s", name, what, exc_info=True)
+
+
+def _carried(given: Mapping[object, object]) -> dict[str, str]:
+    """Check what a listener gives before it goes into a run's exchange."""
+    carried: dict[str, str] = {}
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"a carrier maps str to str; found {type(key).__name__} to {type(value).__name__}")
+        carried[key] = value
+    return carried
+
+
+@frozen
+class Ending:
+    """Hold how a run ended.
+
+    Attributes:
+        status: in which of the three ways.
+        kind: why it failed.
+        reason: a finer word for that.
+        validation: what came of its contract; None where it has no result.
+        stop: why the model stopped, where there is a result.
+    """
+
+    status: RunStatus
+    kind: FailureKind | None = None
+    reason: str | None = None
+    validation: ValidationStatus | None = None
+    stop: StopReason | None = None
+
+
+def run_started(plan: Plan, run_id: str, *, scope_id: str | None) -> RunStarted:
+    """Make the observation that a run begins."""
+    return RunStarted(
+        run_id=run_id,
+        parent_run_id=plan.parent.run_id if plan.parent is not None else None,
+        prompt=plan.prompt,
+        profile=plan.profile.name,
+        backend=plan.backend.name,
+        model=plan.call.model,
+        dialect=plan.backend.dialect,
+        session_id=plan.session_id,
+        scope_id=scope_id,
+    )
+
+
+def run_finished(
+    plan: Plan, run_id: str, ending: Ending, *, attempts: Sequence[Attempt], duration_s: float
+) -> RunFinished:
+    """Make the observation that a run has ended.
+
+    Arguments:
+        plan: what the run was.
+        run_id: its id.
+        ending: how it ended.
+        attempts: what it sent.
+        duration_s: how long it took, in seconds.
+    """
+    return RunFinished(
+        run_id=run_id,
+        status=ending.status,
+        duration_s=duration_s,
+        usage=usage_of(attempts),
+        attempts=len(attempts),
+        repairs=sum(1 for record in attempts if record.purpose == "repair"),
+        validation=ending.validation or ("not_requested" if plan.checker is None else "skipped"),
+        stop_reason=ending.stop,
+        failure_kind=ending.kind,
+        failure_reason=ending.reason,
+    )

@@ -22,6 +22,16 @@ def check_whole(name: str, value: int, minimum: int) -> None:
         raise ValueError(f"{name} is {value}; give {minimum} or more")
 
 
+def check_instance(name: str, value: object, wanted: type) -> None:
+    """Check what an argument is.
+
+    Raises:
+        TypeError: it is something else; the message says what it is and what would be right.
+    """
+    if not isinstance(value, wanted):
+        raise TypeError(f"{name} is a {type(value).__name__}; give a furcate.{wanted.__name__}")
+
+
 def whole(minimum: int) -> Callable[[object, object, int], None]:
     """Make a validator for a whole number of at least `minimum`."""
 

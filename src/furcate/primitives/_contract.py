@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from furcate.primitives._checks import WIRE_NAME, whole
 from furcate.primitives._errors import SchemaError
-from furcate.primitives._json import FrozenMap, Json
+from furcate.primitives._json import FrozenMap, Json, TooDeep
 from furcate.primitives._schema import schema_of
 
 
@@ -72,11 +72,16 @@ class Contract:
         """
         place = Path(path)
         try:
-            content = json.loads(place.read_text(encoding="utf-8"))
+            content = json.loads(place.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise SchemaError(f"schema file {place}: {error.strerror or error}") from error
         except ValueError as error:
             raise SchemaError(f"schema file {place}: no JSON: {error}") from error
+        except RecursionError as error:
+            raise SchemaError(f"schema file {place}: it nests too deeply to be read") from error
         if not isinstance(content, dict):
             raise SchemaError(f"schema file {place}: a JSON Schema here is an object")
-        return cls(content, repairs, check=check)
+        try:
+            return cls(content, repairs, check=check)
+        except TooDeep as error:
+            raise SchemaError(f"schema file {place}: {error}") from error

@@ -7,11 +7,13 @@ FurcateError
         MissingProfileError     neither the request nor its prompt names a profile
         RenderError             a template or an input file failed
         UnansweredToolCallError a continuation leaves the model's tool call without its result
+        ToolTurnError           tool results do not fit the tool calls
         UnsupportedError        the dialect or the profile cannot carry what was asked
         PayloadError            a payload of the call's own provider cannot be decoded
         ForeignReasoningState   an open tool exchange holds reasoning state of another provider
         SchemaError             a contract's schema is no JSON Schema
     ProviderError           an execution ended without a completed answer
+    BudgetExceededError     a run was refused before sending, since its budget is used up
     LocalModelError         the embedded model could not be fetched or started
     ReceiptError            a document is no transport receipt
     NotCaptured             an exchange was asked of a result that did not capture
@@ -25,9 +27,10 @@ Cancellation is not here: it is the event loop's own and passes through untouche
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from furcate.primitives._budget import BudgetSpent
     from furcate.primitives._message import Message
     from furcate.primitives._receipt import TransportReceipt
     from furcate.primitives._result import Attempt, Fault
@@ -131,6 +134,20 @@ class UnansweredToolCallError(RequestError):
         )
 
 
+class ToolTurnError(RequestError):
+    """Raised when tool results of a conversation do not fit its tool calls.
+
+    Attributes:
+        call_id: the id in question.
+    """
+
+    def __init__(self, call_id: str, problem: str) -> None:
+        self.call_id = call_id
+        super().__init__(
+            f"tool call {call_id} {problem}; answer each call once, in the message right after the one that makes it"
+        )
+
+
 class UnsupportedError(RequestError):
     """Raised when the dialect or the profile cannot carry what a request asks for."""
 
@@ -194,6 +211,30 @@ class ProviderError(FurcateError):
     def receipts(self) -> tuple[TransportReceipt, ...]:
         """The receipts of all attempts, in order."""
         return tuple(attempt.receipt for attempt in self.attempts if attempt.receipt is not None)
+
+
+class BudgetExceededError(FurcateError):
+    """Raised when a run may not begin since a budget that it is attached to is used up; nothing was sent.
+
+    Attributes:
+        limit: what was reached: ``runs``, ``tokens``, or ``unknown`` where an answer did not report its usage and the
+            budget refuses after such a one.
+        allowed: how many runs or tokens the budget allows.
+        spent: what had been taken from it.
+    """
+
+    def __init__(self, limit: Literal["runs", "tokens", "unknown"], allowed: int, spent: BudgetSpent) -> None:
+        self.limit = limit
+        self.allowed = allowed
+        self.spent = spent
+        if limit == "runs":
+            said = f"the budget of {allowed:,} runs is used up"
+        elif limit == "tokens":
+            reserved = f" and {spent.reserved_tokens:,} are set aside for running ones" if spent.running else ""
+            said = f"the budget of {allowed:,} tokens is used up: {spent.tokens:,} were used{reserved}"
+        else:
+            said = f"an answer did not report its usage, after which the budget of {allowed:,} tokens refuses"
+        super().__init__(f"{said}; nothing was sent")
 
 
 class LocalModelError(FurcateError):

@@ -21,18 +21,26 @@ Plain: TypeAlias = None | bool | int | float | str | list["Plain"] | dict[str, "
 """The same as fresh lists and dicts, which any encoder takes."""
 
 
+MAX_DEPTH = 200
+"""How deep lists and objects may nest; what nests deeper cannot be walked safely, and nobody reads it."""
+
+
+class TooDeep(ValueError):
+    """Raised when a value nests deeper than `MAX_DEPTH`."""
+
+
 class FrozenMap(Mapping[str, Frozen]):
     """Hold a JSON object that cannot change; equal to any mapping with equal frozen content.
 
     Raises:
         TypeError: the content is not JSON-like; the message names its place below `path`.
-        ValueError: the content holds a number that is not finite.
+        ValueError: the content holds a number that is not finite, or nests too deeply.
     """
 
     __slots__ = ("_data",)
 
     def __init__(self, items: Mapping[str, Json] | None = None, path: str = "$") -> None:
-        self._data: dict[str, Frozen] = _freeze_object({} if items is None else items, path)
+        self._data: dict[str, Frozen] = _freeze_object({} if items is None else items, path, 1)
 
     def __getitem__(self, key: str) -> Frozen:
         return self._data[key]
@@ -61,8 +69,12 @@ def freeze(value: Json, path: str = "$") -> Frozen:
 
     Raises:
         TypeError: the value holds something that JSON has no form for; the message names its path.
-        ValueError: the value holds a number that is not finite.
+        ValueError: the value holds a number that is not finite, or nests too deeply.
     """
+    return _freeze(value, path, 0)
+
+
+def _freeze(value: Json, path: str, depth: int) -> Frozen:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -71,21 +83,25 @@ def freeze(value: Json, path: str = "$") -> Frozen:
         return value
     if isinstance(value, FrozenMap):
         return value
+    if depth >= MAX_DEPTH:
+        raise TooDeep(f"{path[:40]}... nests deeper than {MAX_DEPTH} levels; give flatter data")
     if isinstance(value, Mapping):
-        return FrozenMap(value, path)
+        made = FrozenMap()
+        made._data = _freeze_object(value, path, depth + 1)
+        return made
     if isinstance(value, (list, tuple)):
-        return tuple(freeze(item, f"{path}[{n}]") for n, item in enumerate(value))
+        return tuple([_freeze(item, f"{path}[{n}]", depth + 1) for n, item in enumerate(value)])
     raise TypeError(f"{path} is a {type(value).__name__}; only JSON-like data is taken here")
 
 
-def _freeze_object(items: Mapping[str, Json], path: str) -> dict[str, Frozen]:
+def _freeze_object(items: Mapping[str, Json], path: str, depth: int) -> dict[str, Frozen]:
     if not isinstance(items, Mapping):
         raise TypeError(f"{path} is a {type(items).__name__}; a JSON object is taken here, such as a dict")
     data: dict[str, Frozen] = {}
     for key, item in items.items():
         if not isinstance(key, str):
             raise TypeError(f"{path} has the key {key!r}; JSON object keys are strings")
-        data[key] = freeze(item, f"{path}.{key}")
+        data[key] = _freeze(item, f"{path}.{key}", depth)
     return data
 
 

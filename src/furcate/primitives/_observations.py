@@ -1,7 +1,8 @@
 """What observers are told: metadata about execution, never content.
 
 Durations are in seconds. A run is told of as RunStarted, any number of attempts, RunFinished: exactly one of the last
-for each of the first. Coordinators and nurseries frame the runs that they start.
+for each of the first; of a run that a budget refused, nothing stands between the two. Coordinators and nurseries frame
+the runs that they start. How a backend stands is told to the observers of the engine alone: it is no single run's.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ class RunFinished:
     Attributes:
         attempts: number of attempts that were sent.
         repairs: how many of them were repairs.
+        failure_kind: why it failed; None also where nothing was sent.
+        failure_reason: a finer word; ``budget`` where a budget refused the run.
     """
 
     run_id: str
@@ -179,6 +182,36 @@ class NurseryFinished:
     branches: int
 
 
+@frozen(kw_only=True)
+class BackendPaused:
+    """Tell that nobody is admitted to a backend for a while, since its server asked for that.
+
+    Attributes:
+        wait_s: for how long, in seconds.
+        failure_kind: what it said that with.
+    """
+
+    backend: str
+    wait_s: float
+    failure_kind: FailureKind
+
+
+@frozen(kw_only=True)
+class BackendLimited:
+    """Tell that another number of a backend's places is in use from now on.
+
+    Attributes:
+        limit: how many, from 1 to the capacity.
+        before: how many it was.
+        capacity: how many there are.
+    """
+
+    backend: str
+    limit: int
+    before: int
+    capacity: int
+
+
 Observation: TypeAlias = (
     RunStarted
     | AttemptStarted
@@ -190,6 +223,8 @@ Observation: TypeAlias = (
     | CoordinatorFinished
     | NurseryStarted
     | NurseryFinished
+    | BackendPaused
+    | BackendLimited
 )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
+from furcate.primitives._budget import Spending, checked_budgets
 from furcate.primitives._contract import Contract
 from furcate.primitives._json import FrozenMap, Json
 from furcate.primitives._message import Message
@@ -72,6 +73,7 @@ class Request:
         capture: whether the result carries an exchange; a continuation always does.
         observers: told of this execution beside the engine's observers.
         groups: groups that count this execution.
+        budgets: budgets that it is paid from; where one is used up, it is refused before anything is sent.
 
     Raises:
         TypeError: a value of a wrong type; the message names it.
@@ -91,3 +93,4 @@ class Request:
     capture: bool = field(default=False, kw_only=True)
     observers: tuple[Listener, ...] = field(default=(), converter=checked_listeners, kw_only=True, repr=False)
     groups: tuple[Listener, ...] = field(default=(), converter=checked_listeners, kw_only=True, repr=False)
+    budgets: tuple[Spending, ...] = field(default=(), converter=checked_budgets, kw_only=True, repr=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
-from attrs.validators import optional
+from attrs.validators import instance_of, optional
 
 from furcate.primitives._checks import optional_seconds, seconds, whole
 from furcate.primitives._contract import Contract
@@ -55,12 +55,15 @@ class RetryPolicy:
         first_backoff_s: upper end of the first wait in seconds; it doubles with each further one.
         max_backoff_s: the longest wait in seconds that is chosen without a hint of the server.
         resumes: how often an answer that the provider paused is sent back for it to go on.
+        retry_for_s: how long after the first attempt began a further one may begin, in seconds, whoever asked for the
+            wait; None sets no limit. A run that comes upon a pause of its backend longer than this fails at once.
     """
 
     attempts: int = field(default=3, validator=whole(1))
     first_backoff_s: float = field(default=0.5, validator=seconds)
     max_backoff_s: float = field(default=30.0, validator=seconds)
     resumes: int = field(default=5, validator=whole(0))
+    retry_for_s: float | None = field(default=600.0, validator=optional_seconds)
 
 
 @frozen
@@ -77,28 +80,39 @@ class Backend:
         credential: a callable that gives the key, asked afresh for each attempt; wins over both.
         provider: identity of the realm in which opaque state may be replayed; defaults to the name.
         capacity: most requests at once; 8 by default, 1 for the embedded model.
+        adaptive: whether fewer than `capacity` go out at once after the server said that it is asked too much.
+        requests_per_minute: how many requests may begin in a minute; None sets no limit.
+        tokens_per_minute: how many tokens may be used in a minute, estimated before and corrected after; None sets
+            no limit.
         extra_headers: further header pairs, sent as they are.
         unknown_content: ``fail``, or ``carry`` to keep content of an unknown kind as an opaque part of its origin.
         replay_item_ids: whether ids of earlier output items are sent back with them (``openai-responses``).
         max_result_bytes: how large a result may be, in bytes of its MessagePack form; None sets no limit.
+        retry_stale_connection: whether a call on a connection that was used before, and that the server closed without
+            an answer, goes out again at once; a server that keeps connections open closes one now and then just as
+            it is used.
         limits: time limits of an attempt.
         retry: how failed attempts are repeated.
         switches: what a server of the ``openai-chat`` dialect differs in.
     """
 
-    name: str
+    name: str = field(validator=instance_of(str))
     kind: Literal["remote", "embedded"] = field(default="remote", kw_only=True)
     dialect: str = field(default="openai-chat", kw_only=True)
-    base_url: str | None = field(default=None, kw_only=True)
+    base_url: str | None = field(default=None, kw_only=True, validator=optional(instance_of(str)))
     api_key: str | None = field(default=None, kw_only=True, repr=False)
     api_key_env: str | None = field(default=None, kw_only=True)
     credential: CredentialSource | None = field(default=None, kw_only=True, repr=False)
     provider: str = field(kw_only=True)
     capacity: int = field(kw_only=True, validator=whole(1))
+    adaptive: bool = field(default=True, kw_only=True)
+    requests_per_minute: int | None = field(default=None, kw_only=True, validator=optional(whole(1)))
+    tokens_per_minute: int | None = field(default=None, kw_only=True, validator=optional(whole(1)))
     extra_headers: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, converter=_as_pairs, repr=False)
     unknown_content: UnknownContent = field(default="fail", kw_only=True)
     replay_item_ids: bool = field(default=False, kw_only=True)
     max_result_bytes: int | None = field(default=None, kw_only=True, validator=optional(whole(1)))
+    retry_stale_connection: bool = field(default=True, kw_only=True)
     limits: TimeLimits = field(factory=TimeLimits, kw_only=True)
     retry: RetryPolicy = field(factory=RetryPolicy, kw_only=True)
     switches: ChatSwitches = field(factory=ChatSwitches, kw_only=True)
@@ -137,8 +151,8 @@ class Profile:
     tools: tuple[Tool, ...] = field(default=(), converter=as_tools, kw_only=True)
     server_tools: tuple[str, ...] = field(default=(), converter=_as_names, kw_only=True)
     tool_choice: str | None = field(default=None, kw_only=True)
-    repeat_safe: bool = field(default=False, kw_only=True)
-    stream: bool = field(default=True, kw_only=True)
+    repeat_safe: bool = field(default=False, kw_only=True, validator=instance_of(bool))
+    stream: bool = field(default=True, kw_only=True, validator=instance_of(bool))
 
 
 @frozen

@@ -84,7 +84,7 @@ class Attempt:
     response_id: str | None = None
     model: str | None = None
     failure: Failure | None = None
-    receipt: TransportReceipt | None = None
+    receipt: TransportReceipt | None = field(default=None, repr=False)
     payloads_dropped: int = 0
 
 

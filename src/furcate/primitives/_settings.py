@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import attrs
@@ -18,6 +19,21 @@ def _as_map(value: Mapping[str, Json]) -> FrozenMap:
 
 def _as_strings(value: str | Iterable[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _number(_instance: object, attribute: object, value: float | None) -> None:
+    if value is None:
+        return
+    name = getattr(attribute, "name", "value")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} is {value!r}; give a number")
+    if not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name} is {value}; give a number that is 0 or more")
+
+
+def _word(_instance: object, attribute: object, value: str | None) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{getattr(attribute, 'name', 'value')} is {value!r}; give a word in quotes")
 
 
 _SAMPLING = ("max_output_tokens", "temperature", "top_p", "seed", "stop", "reasoning_effort")
@@ -38,11 +54,11 @@ class Settings:
     """
 
     max_output_tokens: int | None = field(default=None, validator=optional(whole(1)))
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = None
+    temperature: float | None = field(default=None, validator=_number)
+    top_p: float | None = field(default=None, validator=_number)
+    seed: int | None = field(default=None, validator=optional(whole(-(2**63))))
     stop: tuple[str, ...] = field(default=(), converter=_as_strings)
-    reasoning_effort: str | None = None
+    reasoning_effort: str | None = field(default=None, validator=_word)
     extra_body: FrozenMap = field(factory=FrozenMap, converter=_as_map)
 
     def overlaid(self, other: Settings | None) -> Settings:

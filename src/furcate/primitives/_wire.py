@@ -141,6 +141,17 @@ class WireRequest:
 
 
 @frozen
+class SecretHeaders:
+    """Hold headers that no `repr` may show, be it in a traceback with the values of local variables.
+
+    Attributes:
+        pairs: name and value pairs, the credential among them.
+    """
+
+    pairs: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+@frozen
 class ResponseHead:
     """Hold the head of an HTTP response.
 
