@@ -27,6 +27,40 @@ def follow(ask, *texts: str):
 
 
 @pytest.mark.field(8)
+async def test_one_failure_takes_nothing_from_the_others(engine_for, ask) -> None:
+    """Of five branches four give their exchanges, in the order given, and their usage is counted beside the failure."""
+    group, ends = furcate.Group(), {}
+
+    def script(request):
+        said = request.body["messages"][-1]["content"]
+        usage = {"prompt_tokens": 10, "completion_tokens": 2}
+        return error(400, "bad") if said == "b2" else answer(f"to {said}", usage=usage)
+
+    def keeping(name: str):
+        async def next_action(turn: furcate.Turn):
+            if turn.result is None:
+                return furcate.Continue(ask(name))
+            ends[name] = turn.result
+            return furcate.Stop()
+
+        return next_action
+
+    async with StubProvider(script) as stub, engine_for(stub, capacity=5) as engine:
+        async with furcate.open_branches(engine, await begin(engine, ask), groups=[group]) as branches:
+            for n in range(5):
+                branches.start_soon(keeping(f"b{n}"), additional_turns=1, name=f"b{n}")
+    exchanges = [ends[branch.name].exchange for branch in branches if branch.outcome]
+    assert [exchange.messages[-1].text for exchange in exchanges] == ["to b0", "to b1", "to b3", "to b4"]
+    assert [branch.name for branch in branches if branch.error] == ["b2"]
+    assert isinstance(list(branches)[2].error, furcate.ProviderError)
+    assert [ends[name].usage.input_tokens for name in sorted(ends)] == [10] * 4
+    summary = group.summary()
+    assert (summary.succeeded, summary.failed) == (4, 1)
+    assert (summary.usage.input_tokens.known, summary.usage.output_tokens.known) == (40, 8)
+    assert summary.usage.input_tokens.unknown == 1
+
+
+@pytest.mark.field(8)
 @pytest.mark.req("S4-044", "S4-129")
 async def test_isolated_branches_end_on_their_own(engine_for, ask, caplog) -> None:
     """One of five fails: the block raises nothing, four end well, handles keep their order, the log has the error."""

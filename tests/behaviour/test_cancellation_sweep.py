@@ -27,7 +27,8 @@ STARTS_AND_ENDS = {
 class Bench:
     """Hold one engine for all runs of a story, and look after each run whether anything was lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, together: int = 1) -> None:
+        self.together = together
         self.stub = StubProvider(self._script)
         self.engine: furcate.Engine
         self.exchange: furcate.Exchange
@@ -41,6 +42,7 @@ class Bench:
     def _begin(self) -> None:
         self.recorder = furcate.Recorder()
         self.group = furcate.Group()
+        self.budget = furcate.Budget(runs=1000, tokens=1_000_000)
         self.coordinators: dict[str, Callable[[], furcate.Result | None]] = {}
         self.delivered: list[str] = []
         self._number += 1
@@ -50,7 +52,7 @@ class Bench:
         said = messages[-1]["content"]
         if said.startswith("retry") and said not in self._refused:
             self._refused.add(said)
-            return error(503)
+            return error(429, headers={"retry-after-ms": "2"}) if said.startswith("retry later") else error(503)
         if said.startswith("bad"):
             return error(400, "bad")
         if said == STILL_THERE:
@@ -71,7 +73,7 @@ class Bench:
         self._torn += summary.ended + summary.running != len(summary.runs)
 
     def ask(self, text: str, **given) -> furcate.Request:
-        return furcate.Request(messages=text, profile="p", groups=[self.group], **given)
+        return furcate.Request(messages=text, profile="p", groups=[self.group], budgets=[self.budget], **given)
 
     @property
     def fresh(self) -> str:
@@ -126,8 +128,11 @@ class Bench:
         assert self._torn == 0, "every snapshot adds up"
         assert summary.running == 0
         assert len(summary.runs) == len(self.recorder.of(furcate.RunStarted))
+        spent = self.budget.spent()
+        sent = {event.run_id for event in self.recorder.of(furcate.AttemptStarted)}
+        assert (spent.runs, spent.running, spent.reserved_tokens) == (len(sent), 0, 0)
         if cut.checkpoint is not None and cut.status == "cancelled" and not self.coordinators:
-            assert summary.cancelled <= 1
+            assert summary.cancelled <= self.together
             assert summary.failed == 0
 
     def _check_undelivered(self) -> None:
@@ -145,7 +150,15 @@ class Bench:
             self.kept += 1
             assert result.exchange.messages[-1].text == '{"a": 1}'
 
-    async def swept(self, story: Callable[[], Awaitable[object]], *, capacity: int = 1, **how) -> None:
+    async def swept(
+        self,
+        story: Callable[[], Awaitable[object]],
+        *,
+        capacity: int = 1,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+        **how,
+    ) -> None:
         """Sweep a story on one engine: every checkpoint of it, none is left out."""
         async with (
             self.stub,
@@ -155,6 +168,8 @@ class Bench:
                         "stub",
                         base_url=self.stub.base_url,
                         capacity=capacity,
+                        requests_per_minute=requests_per_minute,
+                        tokens_per_minute=tokens_per_minute,
                         retry=furcate.RetryPolicy(attempts=2, first_backoff_s=0.0001, max_backoff_s=0.0001),
                     )
                 ],
@@ -208,6 +223,18 @@ async def test_a_run_with_a_retry(how) -> None:
     """A run that is refused once and waits before it is tried again."""
     bench = Bench()
     await bench.swept(lambda: bench.engine.run(bench.ask(bench.fresh)), **how)
+
+
+async def test_a_run_that_is_told_to_wait(how) -> None:
+    """A run whose backend is paused for all, while another waits behind it for the pause and an allowance to end."""
+    bench = Bench(together=2)
+
+    async def story() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bench.engine.run, bench.ask(f"retry later {bench.fresh}"))
+            tasks.start_soon(bench.engine.run, bench.ask("Hello?"))
+
+    await bench.swept(story, capacity=2, requests_per_minute=10**6, tokens_per_minute=10**8, **how)
 
 
 async def test_a_prepared_run(how) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
+import socket
 
+import anyio
+import anyio.abc
 import pytest
 
 import furcate
-from furcate.testing import StubProvider, StubToolCall, answer, error
+from furcate.testing import Hold, StubProvider, StubToolCall, answer, error
 
 pytestmark = pytest.mark.anyio
 
@@ -76,7 +80,6 @@ async def test_after_a_repair_only_the_final_content_is_captured(engine_for, ask
 
 
 @pytest.mark.req("S4-009")
-@pytest.mark.field(29)
 async def test_retries_leave_no_trace_in_the_exchange(engine_for, ask) -> None:
     """After two failed attempts the user's turn stands once, and both attempts carried the same bytes."""
     async with StubProvider([error(503), error(503), answer("ok")]) as stub, engine_for(stub) as engine:
@@ -87,7 +90,86 @@ async def test_retries_leave_no_trace_in_the_exchange(engine_for, ask) -> None:
     assert len({attempt.request_id for attempt in result.attempts}) == 3
 
 
-@pytest.mark.req("S4-010", "S4-011", "S4-014", "S4-015", "S4-125", "S4-076")
+@pytest.mark.field(29)
+async def test_a_turn_whose_first_connection_was_refused_stands_once(engine_for, ask) -> None:
+    """Nobody listens at first, then somebody does: one user's turn, and both receipts are of the same bytes."""
+    with socket.socket() as door:
+        door.bind(("127.0.0.1", 0))
+
+        def open_it(event: furcate.Observation) -> None:
+            if isinstance(event, furcate.AttemptsPaused):
+                door.listen()
+                opened.set()
+
+        async def lead_on(to: str) -> None:
+            await opened.wait()
+            async with await anyio.abc.SocketListener.from_socket(door.dup()) as listener:
+                async with await listener.accept() as here, await anyio.connect_tcp(*to.split(":")) as there:
+                    async with anyio.create_task_group() as ways:
+                        ways.start_soon(copy_bytes, here, there)
+                        ways.start_soon(copy_bytes, there, here)
+
+        async with StubProvider(answer("ok")) as stub, anyio.create_task_group() as tasks:
+            opened = anyio.Event()
+            tasks.start_soon(lead_on, stub.base_url.removeprefix("http://").removesuffix("/v1"))
+            async with engine_for(f"http://127.0.0.1:{door.getsockname()[1]}/v1") as engine:
+                result = await engine.run(ask(capture=True, observers=[open_it]))
+            assert len(stub.requests) == 1
+            sent = hashlib.sha256(stub.requests[0].raw).hexdigest()
+            tasks.cancel_scope.cancel()
+    assert [attempt.failure and attempt.failure.reason for attempt in result.attempts] == ["connection_refused", None]
+    assert texts(result.exchange) == [("user", "Hello?"), ("assistant", "ok")]
+    refused, answered = result.receipts
+    assert {attempt.body_sha256 for attempt in result.attempts} == {sent}
+    assert refused.provider_request_sha256 == answered.provider_request_sha256
+    assert refused.native_request_sha256 == answered.native_request_sha256
+
+
+async def copy_bytes(since: anyio.abc.ByteStream, to: anyio.abc.ByteStream) -> None:
+    async for piece in since:
+        await to.send(piece)
+
+
+@pytest.mark.req("S4-014")
+async def test_an_exchange_says_nothing_of_validation(engine_for, ask) -> None:
+    """What was checked and failed, checked and passed, or never checked is captured alike, to the digest."""
+    contracts = [None, furcate.Contract(TITLED, repairs=0), furcate.Contract({"required": ["else"]}, repairs=0)]
+    async with StubProvider(answer('{"title": "short"}')) as stub:
+        async with engine_for(stub) as engine:
+            results = [await engine.run(ask(contract=contract, capture=True)) for contract in contracts]
+    assert [result.validation.status for result in results] == ["not_requested", "passed", "failed"]
+    described = [result.exchange.details() for result in results]
+    assert len({result.exchange.digest for result in results}) == 1
+    for details in described:
+        del details["run_id"]
+        assert details == described[0]
+        assert not [word for word in ("valid", "fault", "passed", "failed", "accept") if word in json.dumps(details)]
+
+
+@pytest.mark.req("S4-125", "S4-076")
+async def test_a_callback_learns_that_a_check_failed(engine_for, ask) -> None:
+    """An answer that fails its contract is delivered like any, with status and exchange; an error brings neither."""
+    seen = []
+
+    async def next_action(turn: furcate.Turn):
+        if turn.result is not None:
+            seen.append((turn.result.validation.status, turn.exchange is turn.result.exchange, turn.exchange))
+        return furcate.Continue(ask(contract=furcate.Contract(TITLED, repairs=1)))
+
+    script = [answer("begin"), answer("no title"), answer("still none"), error(400, "bad")]
+    async with StubProvider(script) as stub, engine_for(stub) as engine:
+        exchange = (await engine.run(ask("Begin.", capture=True))).exchange
+        coordinator = furcate.Coordinator(engine, exchange, next_action, additional_turns=3)
+        with pytest.raises(furcate.ProviderError) as caught:
+            await coordinator.run()
+        assert len(stub.requests) == 4
+    assert [(status, same) for status, same, _ in seen] == [("failed", True)]
+    assert texts(seen[0][2])[-1] == ("assistant", "still none")
+    assert coordinator.undelivered is None
+    assert not hasattr(caught.value, "exchange")
+
+
+@pytest.mark.req("S4-010", "S4-011", "S4-015")
 @pytest.mark.field(34)
 async def test_an_answer_that_fails_its_contract_is_captured_as_it_is(engine_for, ask) -> None:
     """When repairs run out the result is an ordinary one with the last answer, each round's faults and all usage."""
@@ -149,8 +231,37 @@ async def test_a_continuation_always_captures(engine_for, ask) -> None:
         assert stream.result.captured
 
 
+@pytest.mark.field(28)
+async def test_a_hundred_forks_at_once_keep_to_their_own_words(engine_for, ask) -> None:
+    """Each of a hundred bodies holds the shared turns and one marker, its own, in order; so do the exchanges."""
+    ends: dict[str, furcate.Exchange] = {}
+
+    def saying(word: str):
+        async def once(turn: furcate.Turn):
+            ends[word] = turn.exchange
+            return furcate.Continue(ask(word)) if turn.remaining else furcate.Stop()
+
+        return once
+
+    words = [f"ZEBRA-{n:03}" for n in range(100)]
+    async with StubProvider(lambda request: answer(f"to {request.body['messages'][-1]['content']}")) as stub:
+        async with engine_for(stub, capacity=100) as engine:
+            one = (await engine.run(ask("one", capture=True))).exchange
+            async with furcate.open_branches(engine, one) as branches:
+                for word in words:
+                    branches.start_soon(saying(word), additional_turns=1)
+        bodies = [request.body["messages"] for request in stub.requests[1:]]
+    shared = [("user", "one"), ("assistant", "to one")]
+    assert [branch.unwrap() for branch in branches] == [furcate.Outcome.STOPPED] * 100
+    sent = sorted([(m["role"], m["content"]) for m in body] for body in bodies)
+    assert sent == sorted([*shared, ("user", word)] for word in words)
+    for word in words:
+        assert texts(ends[word]) == [*shared, ("user", word), ("assistant", f"to {word}")]
+    assert texts(one) == shared
+
+
 @pytest.mark.req("S4-022", "S4-023", "S4-129", "S4-132", "S4-084", "S4-082")
-@pytest.mark.field(27, 28)
+@pytest.mark.field(27)
 async def test_branches_share_their_beginning_and_nothing_else(engine_for, ask) -> None:
     """Forks of one exchange hold its turns and their own; it and its other descendants stay as they were."""
     async with StubProvider(lambda request: answer(f"to {request.body['messages'][-1]['content']}")) as stub:
@@ -236,7 +347,38 @@ async def test_an_exchange_is_a_plain_value(engine_for, ask) -> None:
     assert not [name for name in dir(furcate.Engine) if "exchange" in name or "conversation" in name]
 
 
-@pytest.mark.req("S4-025", "S4-089", "S4-090", "S4-091", "S4-092", "S4-133")
+@pytest.mark.req("S4-092", "S4-133")
+async def test_details_read_no_file_and_render_nothing(engine_for, ask, tmp_path, monkeypatch) -> None:
+    """With the input file gone, and files and templates out of reach, details say what was executed."""
+    source = tmp_path / "source.txt"
+    source.write_text("the original")
+    prompt = furcate.Prompt(
+        "read", [furcate.MessageTemplate("user", "Read: {{ inputs.doc }}")], profile="p", inputs={"doc": source}
+    )
+
+    def forbidden(*args: object, **given: object) -> None:
+        raise AssertionError("details() must not come here")
+
+    async with StubProvider(answer("ok")) as stub, engine_for(stub, prompts=[prompt]) as engine:
+        first = (await engine.run(furcate.Request("read", capture=True))).exchange
+        second = (await engine.continue_from(first, ask("more"))).exchange
+        prepared = engine.prepare(furcate.Request("read"))
+        source.unlink()
+        calls = len(stub.requests)
+        with monkeypatch.context() as patch:
+            for place in ("builtins.open", "io.open", "os.open", "pathlib.Path.read_bytes", "pathlib.Path.read_text"):
+                patch.setattr(place, forbidden)
+            for name in ("render_str", "render_template", "add_template"):
+                patch.setattr(f"furcate.orchestrator._prompts.Environment.{name}", forbidden, raising=False)
+            details, ahead = second.details(), prepared.details()
+        assert len(stub.requests) == calls
+        prepared.discard()
+    said = [message["parts"][0]["text"] for message in details["messages"]]
+    assert said == ["Read: the original", "ok", "more", "ok"]
+    assert ahead["messages"][0]["parts"][0]["text"] == "Read: the original"
+
+
+@pytest.mark.req("S4-025", "S4-089", "S4-090", "S4-091", "S4-133")
 async def test_details_are_fresh_plain_data(engine_for, ask) -> None:
     """An ordinary encoder takes them, changing them changes nothing, and nobody is called for them."""
     async with StubProvider(answer("ok")) as stub, engine_for(stub) as engine:
@@ -275,6 +417,42 @@ async def test_what_the_caller_passes_in_stays_the_callers(engine_for) -> None:
             again = await engine.run(request)
         assert [m["content"] for m in stub.requests[2].body["messages"]] == ["a", "base"]
     assert again.exchange.digest == digest == result.exchange.digest
+
+
+@pytest.mark.field(26)
+async def test_a_change_while_a_request_is_under_way_reaches_nothing(engine_for) -> None:
+    """Lists and nested objects that change between an answer and its repair change neither repair nor exchange."""
+    variables = {"items": [{"name": "a"}]}
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    messages = [furcate.Message.user("base")]
+    kept = copy.deepcopy((variables, schema))
+    prompt = furcate.Prompt("p", [furcate.MessageTemplate("user", "{{ items[0].name }}")], profile="p")
+    go_on = anyio.Event()
+    script = [answer("no", at={1: Hold(go_on.wait)}), answer('{"title": "x"}'), answer("no"), answer('{"title": "x"}')]
+    async with StubProvider(script) as stub, engine_for(stub, prompts=[prompt]) as engine:
+        contract = furcate.Contract(schema, repairs=1)
+        request = furcate.Request("p", vars=variables, messages=messages, contract=contract, capture=True)
+        results = []
+
+        async def run() -> None:
+            results.append(await engine.run(request))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await stub.wait_until(lambda s: len(s.requests) == 1)
+            assert (variables, schema) == kept
+            variables["items"][0]["name"] = "changed"
+            variables["items"].append({"name": "more"})
+            schema["properties"]["title"]["type"] = "integer"
+            messages.append(furcate.Message.user("late"))
+            go_on.set()
+        await run()
+        first, repair, again, _ = (request.body for request in stub.requests)
+    assert [m["content"] for m in repair["messages"][:2]] == ["a", "base"]
+    assert repair["response_format"] == first["response_format"]
+    assert again == first
+    assert [result.validation.status for result in results] == ["passed", "passed"]
+    assert results[0].exchange.digest == results[1].exchange.digest
 
 
 async def test_an_unanswered_tool_call_is_an_error_before_any_request(engine_for, ask) -> None:

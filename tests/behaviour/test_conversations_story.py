@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import time
 from contextlib import suppress
 
 import anyio
+import anyio.to_thread
 import pytest
 
 import furcate
@@ -50,6 +52,32 @@ async def test_each_exchange_costs_what_its_own_run_cost(engine_for, ask) -> Non
 
 
 @pytest.mark.field(30)
+@pytest.mark.parametrize(
+    ("dialect", "raised", "said"),
+    [
+        ("openai-responses", furcate.ProviderError, "invalid_request: HTTP 400: Missing required parameter: 'input'"),
+        ("anthropic-messages", furcate.ProviderError, "invalid_request: HTTP 400: messages: "),
+        ("google-generatecontent", furcate.RequestError, "add a user message"),
+    ],
+)
+async def test_system_text_alone_is_refused_clearly(engine_for, ask, dialect, raised, said) -> None:
+    """A provider that wants more than system text is told of in a typed error; what was answered is forked at will."""
+
+    async def once(turn: furcate.Turn):
+        return furcate.Continue(ask()) if turn.remaining else furcate.Stop()
+
+    async with StubProvider(answer("ok"), strict=True) as stub, engine_for(stub, dialect=dialect) as engine:
+        with pytest.raises(raised, match=said):
+            await engine.run(ask(messages=[furcate.Message.system("Be brief.")], capture=True))
+        root = await engine.run(ask(capture=True))
+        for width in (0, 1, 3):
+            async with furcate.open_branches(engine, root.exchange) as branches:
+                for _ in range(width):
+                    branches.start_soon(once, additional_turns=1)
+            assert [branch.unwrap() for branch in branches] == [furcate.Outcome.STOPPED] * width
+
+
+@pytest.mark.field(30)
 async def test_forking_needs_something_to_fork(engine_for, ask) -> None:
     """An exchange ends with the assistant; system text alone is a request like any; no fork at all is no error."""
     with pytest.raises(ValueError, match="ends in an assistant message"):
@@ -86,40 +114,67 @@ async def test_an_exchange_made_by_hand_is_one_like_any(engine_for, ask) -> None
 @pytest.mark.field(14)
 async def test_answers_that_end_by_their_marker_leave_nothing_behind(engine_for, ask) -> None:
     """A hundred streams, read to the end marker and not to the connection's end, share a few connections quietly."""
-    async with StubProvider(answer("ok")) as stub, engine_for(stub, capacity=4) as engine:
-        async with anyio.create_task_group() as tasks:
-            for _ in range(100):
-                tasks.start_soon(engine.run, ask())
-        gc.collect()
-        assert len(stub.requests) == 100
-        assert stub.connections <= 8
-        assert stub.disconnects == 0
+    gc.freeze()  # only what the runs made is looked through each time
+    try:
+        async with StubProvider(answer("ok")) as stub, engine_for(stub, capacity=4) as engine:
+
+            async def one() -> None:
+                await engine.run(ask())
+                gc.collect(1)
+
+            async with anyio.create_task_group() as tasks:
+                for _ in range(100):
+                    tasks.start_soon(one)
+            gc.collect()
+            assert len(stub.requests) == 100
+            assert stub.connections <= 8
+            assert stub.disconnects == 0
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.req("S4-110")
 async def test_many_runs_and_snapshots_at_once_agree(engine_for, ask) -> None:
-    """Snapshots taken while two hundred runs come and go always add up, and the last one has them all."""
+    """Snapshots that other threads take while a hundred runs come and go always add up; the last one has them all."""
     group = furcate.Group()
-    torn = []
+    sizes, torn = [], []
+    over = False
 
-    def look(event: furcate.Observation) -> None:
-        summary = group.summary()
-        if summary.ended + summary.running != len(summary.runs):
-            torn.append(summary)
+    def look() -> None:
+        last = 0
+        while True:
+            summary = group.summary()
+            counted = summary.usage.input_tokens
+            if summary.ended + summary.running != len(summary.runs) or len(summary.runs) < last:
+                torn.append(summary)
+            if counted.exact + counted.unknown != summary.ended:
+                torn.append(summary)
+            last = len(summary.runs)
+            if over:
+                sizes.append(last)
+                return
+            time.sleep(0.005)  # or two busy threads would keep the event loop from its work
 
     script = lambda request: error(400) if request.number % 10 == 0 else answer("ok")  # noqa: E731
     async with StubProvider(script) as stub, engine_for(stub, capacity=16) as engine:
 
         async def one() -> None:
             with suppress(furcate.ProviderError):
-                await engine.run(ask(groups=[group], observers=[look]))
+                await engine.run(ask(groups=[group]))
 
-        async with anyio.create_task_group() as tasks:
-            for _ in range(200):
-                tasks.start_soon(one)
+        async with anyio.create_task_group() as lookers:
+            for _ in range(2):
+                lookers.start_soon(anyio.to_thread.run_sync, look)
+            try:
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(100):
+                        tasks.start_soon(one)
+            finally:
+                over = True
     summary = group.summary()
     assert not torn
-    assert (summary.succeeded, summary.failed, summary.running) == (180, 20, 0)
+    assert sizes == [100, 100]
+    assert (summary.succeeded, summary.failed, summary.running) == (90, 10, 0)
 
 
 async def test_a_tool_loop_is_a_callback(engine_for, ask) -> None:

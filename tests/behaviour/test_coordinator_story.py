@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+
 import anyio
 import pytest
 
@@ -132,6 +134,41 @@ async def test_an_execution_that_fails_ends_the_branch_and_leaves_its_exchange(e
     assert [message.text for message in again.exchange.messages] == ["Begin.", "one", "again", "two"]
 
 
+@pytest.mark.field(1)
+@pytest.mark.parametrize(("capacity", "depth"), [(2, 1), (1, 5)])
+async def test_coordinators_inside_coordinators_hold_no_place(engine_for, ask, capacity, depth) -> None:
+    """Callbacks that start runs and coordinators of their own, five deep, find their own place given back."""
+    held = []
+
+    async with StubProvider(answer("ok", delay_s=0.02)) as stub, engine_for(stub, capacity=capacity) as engine:
+        exchange = await captured(engine, ask)
+
+        def nested(left: int):
+            async def next_action(turn: furcate.Turn):
+                held.append(engine.statistics()["stub"].in_use)
+                if not turn.remaining:
+                    return furcate.Stop()
+                result = await engine.run(ask(f"child at {left}", capture=True))
+                if left > 1:
+                    inner = furcate.Coordinator(engine, result.exchange, nested(left - 1), additional_turns=1)
+                    assert await inner.run() is furcate.Outcome.STOPPED
+                return furcate.Continue(ask("more"))
+
+            return next_action
+
+        with anyio.fail_after(20):
+            async with furcate.open_branches(engine, exchange) as branches:
+                for _ in range(capacity):
+                    branches.start_soon(nested(depth), additional_turns=1)
+        assert [branch.unwrap() for branch in branches] == [furcate.Outcome.STOPPED] * capacity
+        assert len(stub.requests) == 1 + capacity * depth * 2
+        assert stub.most_in_flight <= capacity
+        assert engine.statistics()["stub"].in_use == 0
+    # Of two coordinators the other one may hold a place, never the one whose callback begins.
+    assert len(held) == capacity * depth * 2
+    assert max(held) <= capacity - 1
+
+
 @pytest.mark.req("S4-045", "S4-047", "S4-130", "S4-046", "S4-044")
 @pytest.mark.field(1)
 async def test_at_capacity_one_callbacks_may_call_the_same_backend(engine_for, ask) -> None:
@@ -190,7 +227,37 @@ async def test_cancelled_before_a_callback_keeps_the_completed_response(engine_f
     assert early.undelivered is None
 
 
-@pytest.mark.req("S4-066", "S4-068")
+@pytest.mark.req("S4-068")
+async def test_a_cancelled_callback_ends_as_it_sees_fit(engine_for, ask) -> None:
+    """It runs in the caller's own task and context; what it shields goes on to its end, and then nothing more runs."""
+    mark = contextvars.ContextVar("mark", default="none")
+    told = []
+
+    async with StubProvider(answer("ok")) as stub, engine_for(stub) as engine:
+        exchange = await captured(engine, ask)
+        task = anyio.get_current_task().id
+        with anyio.CancelScope() as scope:
+
+            async def next_action(turn: furcate.Turn):
+                told.append((anyio.get_current_task().id == task, mark.get()))
+                scope.cancel()
+                told.append(anyio.current_effective_deadline())
+                with anyio.CancelScope(shield=True):
+                    told.append((await engine.run(ask("tidy up"))).text)
+                    await anyio.sleep(0.001)
+                told.append("tidied")
+                return furcate.Continue(ask("never"))
+
+            mark.set("the caller's")
+            coordinator = furcate.Coordinator(engine, exchange, next_action, additional_turns=2)
+            await coordinator.run()
+        assert scope.cancelled_caught
+        assert [request.body["messages"][-1]["content"] for request in stub.requests] == ["Begin.", "tidy up"]
+    assert told == [(True, "the caller's"), float("-inf"), "ok", "tidied"]
+    assert coordinator.undelivered is None
+
+
+@pytest.mark.req("S4-066")
 async def test_cancelled_in_a_callback_executes_nothing_more(engine_for, ask) -> None:
     """A callback that is cancelled but returns keeps its delivery; nothing is undelivered, nothing more is executed."""
     async with StubProvider(answer("ok")) as stub, engine_for(stub) as engine:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import traceback
 
+import attrs
 import pytest
 
 import furcate
+from furcate.cli._receipt_log import ReceiptLog
+from furcate.report import cited_in, reopened, row_text, sources_text, written
 from furcate.testing import (
     StubCitation,
     StubProvider,
@@ -17,6 +21,7 @@ from furcate.testing import (
     error,
     error_in_stream,
     events,
+    raw,
 )
 
 pytestmark = pytest.mark.anyio
@@ -62,41 +67,286 @@ async def test_every_dialect_runs_and_continues(engine_for, ask, dialect, stream
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_streamed_and_whole_give_the_same_exchange(engine_for, ask, dialect) -> None:
     """Reasoning, provider-run search, citations and text are the same parts in either form, down to the digest."""
-    said = {} if dialect == "openai-chat" else {"searches": (SEARCH,)}
+    said = {} if dialect == "openai-chat" else {"searches": (SEARCH,), "reasoning_state": "U0VBTEVEU1RBVEU="}
     script = answer("It is 1,233 km long.", reasoning="Let me look.", citations=(CITED,), **said)
     results = []
     for stream in (True, False):
         async with StubProvider(script) as stub:
             async with engine_for(stub, dialect=dialect, profile={"stream": stream}) as engine:
                 results.append(await engine.run(ask(capture=True)))
-    streamed, whole = (result.message for result in results)
-    assert citations(streamed) == [PAGE.url]
-    assert hosted(streamed) == hosted(whole)
-    assert [type(part) for part in streamed.parts] == [type(part) for part in whole.parts]
-    if dialect != "openai-responses":  # there each response has an id of its own, which its items are scoped by
-        assert streamed == whole
+    streamed, whole = results
+    assert citations(streamed.message) == [PAGE.url]
+    # Digests take in what is opaque: sealed state, native forms, signatures.
+    assert streamed.message == whole.message
+    assert streamed.exchange.digest == whole.exchange.digest
 
 
 @pytest.mark.field(49)
-@pytest.mark.req("S0-05")
 async def test_a_paused_answer_is_sent_back_and_goes_on(engine_for, ask) -> None:
     """The provider stops half-way in a search; it gets back what it said and finishes: one result, one exchange."""
     recorder = furcate.Recorder()
     usage = {"input_tokens": 10, "output_tokens": 5}
-    script = [answer("", searches=(SEARCH,), pause=True, usage=usage), answer("Found it.", usage=usage)]
-    async with StubProvider(script) as stub:
+    script = [
+        answer("", searches=(SEARCH,), pause=True, usage=usage),
+        # It begins with the result of the search that was left open.
+        answer("Found it.", searches=(SEARCH,), usage=usage),
+        answer("You are welcome.", usage=usage),
+    ]
+    async with StubProvider(script, strict=True) as stub:
         async with engine_for(stub, dialect="anthropic-messages", observers=[recorder]) as engine:
             result = await engine.run(ask(capture=True))
             resumed = stub.requests[1].body["messages"]
-        assert len(stub.requests) == 2
+            assert len(stub.requests) == 2
+            await engine.continue_from(result.exchange, ask("Thanks."))
+            history = stub.requests[2].body["messages"]
     assert result.text == "Found it."
+    assert hosted(result.message) == [("web_search", "started"), ("web_search", "completed")]
+    assert [block["type"] for block in history[1]["content"]] == [
+        "server_tool_use",
+        "web_search_tool_result",
+        "text",
+    ]
     assert [attempt.purpose for attempt in result.attempts] == ["generate", "resume"]
     assert (result.usage.input_tokens, result.usage.output_tokens) == (20, 10)
     assert len(result.receipts) == 2
     assert [message["role"] for message in resumed] == ["user", "assistant"]
-    assert resumed[-1]["content"][-1]["type"] == "server_tool_use"
+    assert resumed[-1]["content"] == [
+        {
+            "type": "server_tool_use",
+            "id": "srvtoolu_stub_1_1",
+            "name": "web_search",
+            "input": {"query": SEARCH.query},
+        }
+    ]
     assert len(result.exchange.messages) == 2
-    assert [e.status for e in recorder.events if isinstance(e, furcate.RunFinished)] == ["succeeded"]
+    assert [e.status for e in recorder.of(furcate.RunFinished)] == ["succeeded"] * 2
+
+
+@pytest.mark.field(41, 43)
+async def test_thoughts_go_back_ahead_of_what_they_led_to(engine_for, ask) -> None:
+    """A server that refuses thought away from its follower takes r1-ws1-r2-m1 back whole, empty summaries included."""
+
+    def thought(number: int) -> dict[str, object]:
+        return {"id": f"rs_{number}", "type": "reasoning", "summary": [], "encrypted_content": f"sealed {number}"}
+
+    said = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
+    output = [
+        thought(1),
+        {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "q"}},
+        thought(2),
+        {**said, "content": [{"type": "output_text", "text": "Found.", "annotations": []}]},
+    ]
+    followers = {"sealed 1": "web_search_call", "sealed 2": "message"}
+
+    def script(request):
+        items = request.body["input"]
+        for place, item in enumerate(items):
+            if item.get("type") != "reasoning":
+                continue
+            after = items[place + 1].get("type", "message") if place + 1 < len(items) else None
+            if after != followers[item["encrypted_content"]] or item.get("summary") != []:
+                return error(400, "reasoning was provided without its required following item")
+        body = {"id": f"resp_{request.number}", "object": "response", "status": "completed", "output": output}
+        return raw(json.dumps(body))
+
+    async with StubProvider(script) as stub:
+        async with engine_for(stub, dialect="openai-responses", profile={"stream": False}) as engine:
+            first = await engine.run(ask(capture=True))
+            await engine.continue_from(first.exchange, ask("And?"))
+        sent = stub.requests[1].body["input"]
+    assert [item.get("type", "message") for item in sent] == [
+        "message",
+        *(item["type"] for item in output),
+        "message",
+    ]
+    assert [item["summary"] for item in sent if item.get("type") == "reasoning"] == [[], []]
+
+
+@pytest.mark.field(41)
+@pytest.mark.parametrize("searches", [(), (SEARCH,)])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_strict_server_takes_its_thoughts_back(engine_for, ask, stream, searches) -> None:
+    """With a message behind the thought, or a search, three turns in a row are refused nothing."""
+    script = answer("Yes.", reasoning="Hm.", reasoning_state="U0VBTEVE", searches=searches)
+    async with StubProvider(script, strict=True) as stub:
+        async with engine_for(stub, dialect="openai-responses", profile={"stream": stream}) as engine:
+            exchange = (await engine.run(ask(capture=True))).exchange
+            exchange = (await engine.continue_from(exchange, ask("And?"))).exchange
+        kinds = [item.get("type", "message") for item in stub.requests[1].body["input"]]
+    assert kinds == ["message", "reasoning", *("web_search_call" for _ in searches), "message", "message"]
+
+
+@pytest.mark.field(42)
+async def test_an_id_alone_is_no_thought_to_send(engine_for, ask) -> None:
+    """Where nothing is stored, thought without sealed content stays away with its id; sealed thought is sent."""
+    said = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
+    content = [{"type": "output_text", "text": "Found.", "annotations": []}]
+    bare = {"id": "rs_bare", "type": "reasoning", "summary": []}
+    sealed = {"id": "rs_sealed", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}
+
+    def script(request):
+        output = [bare if request.number == 1 else sealed, {**said, "content": content}]
+        if b"rs_" in request.raw or b"msg_1" in request.raw:
+            return error(400, "Items are not persisted when `store` is set to false.")
+        return raw(json.dumps({"id": f"resp_{request.number}", "status": "completed", "output": output}))
+
+    async with StubProvider(script) as stub:
+        async with engine_for(stub, dialect="openai-responses", profile={"stream": False}) as engine:
+            exchange = (await engine.run(ask(capture=True))).exchange
+            exchange = (await engine.continue_from(exchange, ask("And?"))).exchange
+            await engine.continue_from(exchange, ask("And then?"))
+        second, third = (request.body["input"] for request in stub.requests[1:])
+    assert [item.get("type", "message") for item in second] == ["message"] * 3
+    assert [item.get("type", "message") for item in third] == ["message"] * 3 + ["reasoning"] + ["message"] * 2
+    assert third[3]["encrypted_content"] == "sealed"
+
+
+CACHED = {
+    "openai-chat": {
+        "prompt_tokens": 100,
+        "completion_tokens": 5,
+        "prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 10},
+    },
+    "openai-responses": {
+        "input_tokens": 100,
+        "output_tokens": 5,
+        "input_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 10},
+    },
+    "anthropic-messages": {
+        "input_tokens": 30,
+        "output_tokens": 5,
+        "cache_read_input_tokens": 60,
+        "cache_creation_input_tokens": 10,
+    },
+    "google-generatecontent": {
+        "promptTokenCount": 90,
+        "candidatesTokenCount": 5,
+        "cachedContentTokenCount": 60,
+        "totalTokenCount": 95,
+    },
+}
+
+
+@pytest.mark.req("S2-14")
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_cached_input_is_counted_apart(engine_for, ask, dialect) -> None:
+    """Whether a provider counts cached tokens in its input or beside it, result and receipt have them beside it."""
+    async with StubProvider(answer("ok", usage=CACHED[dialect])) as stub:
+        async with engine_for(stub, dialect=dialect) as engine:
+            result = await engine.run(ask())
+    counted = result.receipts[0].outcome.usage
+    for usage in (result.usage, counted):
+        assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (30, 60, 5)
+    assert counted.cache_write_tokens == (0 if dialect == "google-generatecontent" else 10)
+
+
+@pytest.mark.field(36)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_refusals_words_are_kept(engine_for, ask, dialect, stream) -> None:
+    """A refusal field, a refusal part, a refusing stop, a safety stop: one request, a refusal, and what was said."""
+    contract = furcate.Contract({"type": "object"}, repairs=3)
+    worded = dialect.startswith("openai")
+    script = answer(refusal="I will not.") if worded else answer("I will not.", finish_reason="refusal")
+    async with StubProvider(script) as stub:
+        async with engine_for(stub, dialect=dialect, profile={"stream": stream}) as engine:
+            result = await engine.run(ask(contract=contract, capture=True))
+        assert len(stub.requests) == 1
+    assert result.stop_reason == "refusal"
+    assert (result.message.refusal if worded else result.text) == "I will not."
+    assert (result.validation.status, result.validation.faults) == ("skipped", ())
+    assert "I will not." in json.dumps(result.exchange.details())
+
+
+RATED = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": {
+        "rating": {"type": "integer", "minimum": 1, "maximum": 5},
+        "note": {"type": ["string", "null"]},
+        "by": {"$ref": "#/$defs/Person"},
+    },
+    "required": ["rating"],
+    "$defs": {"Person": {"type": "object", "properties": {"name": {"type": "string", "minLength": 1}}}},
+}
+
+
+def unsupported(request) -> bool:
+    """Tell whether a request's schema has what its provider refuses."""
+    if request.dialect == "google-generatecontent":
+        sent = request.body["generationConfig"]["responseJsonSchema"]
+        return any(word in json.dumps(sent) for word in ("$schema", "minLength"))
+    if request.dialect == "openai-chat":
+        # Bounds are refused where the schema is to be held strictly.
+        sent = request.body["response_format"]["json_schema"]
+        return bool(sent["strict"])
+    config = request.body["text" if request.dialect == "openai-responses" else "output_config"]["format"]
+    written = json.dumps(config["schema"])
+    bounds = any(word in written for word in ('"$schema":', '"minimum":', '"maximum":', '"minLength":'))
+    is_open = request.dialect == "anthropic-messages" and config["schema"].get("additionalProperties") is not False
+    return bounds or is_open
+
+
+@pytest.mark.field(38)
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_bound_that_does_not_travel_is_held_here(engine_for, ask, dialect) -> None:
+    """A server that knows no bounds takes the schema; a rating of 9 is a fault all the same, and is repaired."""
+    answers = [answer('{"rating": 9}'), answer('{"rating": 4}')]
+
+    def script(request):
+        return error(400, "unsupported keyword") if unsupported(request) else answers[request.number - 1]
+
+    async with StubProvider(script) as stub, engine_for(stub, dialect=dialect) as engine:
+        result = await engine.run(ask(contract=furcate.Contract(RATED, repairs=1)))
+        assert len(stub.requests) == 2
+        repair = stub.requests[1].raw.decode()
+    assert "$.rating: 9 is greater than the maximum of 5" in repair
+    assert result.value == {"rating": 4}
+    assert [attempt.purpose for attempt in result.attempts] == ["generate", "repair"]
+
+
+@pytest.mark.req("S1-36", "S0-25")
+async def test_native_forms_are_for_their_provider_alone(engine_for, ask, caplog) -> None:
+    """What a provider wants back of its work is in no log, text, row, copy, observation, detail or error."""
+    caplog.set_level("DEBUG")
+    recorder = furcate.Recorder()
+    item = {
+        "id": "ws_1",
+        "type": "web_search_call",
+        "status": "completed",
+        "action": {"type": "search", "query": "tides"},
+        "note": "hush",
+    }
+    said = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
+    body = {
+        "id": "resp_1",
+        "status": "completed",
+        "output": [item, {**said, "content": [{"type": "output_text", "text": "High.", "annotations": []}]}],
+    }
+    options = {"dialect": "openai-responses", "profile": {"stream": False}, "observers": [recorder]}
+    async with StubProvider(raw(json.dumps(body))) as stub, engine_for(stub, **options) as engine:
+        result = await engine.run(ask(capture=True))
+        first, second = (part for part in result.message.parts if isinstance(part, furcate.HostedActivity))
+        assert b"hush" in second.payload.value
+        # As it comes from somewhere that changed it: no longer what this version reads.
+        broken = attrs.evolve(second, payload=attrs.evolve(second.payload, version="9"))
+        told = furcate.Message("assistant", (first, broken, *result.message.parts[2:]))
+        changed = furcate.Exchange(furcate.History([furcate.Message.user("a"), told]), "r")
+        with pytest.raises(furcate.RequestError) as caught:
+            await engine.continue_from(changed, ask("more"))
+    rows = reopened([result.message]).rows
+    shown = {
+        "repr": repr(result) + repr(result.message.parts) + repr(result.exchange) + str(second),
+        "log": caplog.text,
+        "observations": repr(recorder.events),
+        "written": written(result.message),
+        "rows": "".join(row_text(row) + json.dumps(row.described()) for row in rows),
+        "text": result.text + result.message.text + sources_text(cited_in(result.message)),
+        "details": json.dumps(result.exchange.details()),
+        "error": "".join(traceback.format_exception(caught.value)) + repr(caught.value),
+    }
+    assert "tides" in shown["written"]
+    assert not [name for name, text in shown.items() if "hush" in text]
 
 
 @pytest.mark.field(50)
@@ -351,19 +601,30 @@ async def test_an_error_in_any_stream_is_no_answer(engine_for, ask, dialect) -> 
 
 @pytest.mark.field(59)
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_keys_travel_in_headers_only(engine_for, ask, dialect, caplog) -> None:
-    """No URL, error, receipt, observation, log or repr holds the key, even where the server repeats it."""
+async def test_keys_travel_in_headers_only(engine_for, ask, dialect, caplog, tmp_path) -> None:
+    """No URL, error, traceback, receipt, file, observation, log or repr holds the key, though the server repeats it."""
     recorder = furcate.Recorder()
     caplog.set_level("DEBUG")
-    async with StubProvider([error(404, "no model for KEY-12345"), error(404, "again")], key="KEY-12345") as stub:
-        async with engine_for(stub, dialect=dialect, api_key="KEY-12345", observers=[recorder]) as engine:
-            with pytest.raises(furcate.ProviderError) as caught:
-                await engine.run(ask())
-            texts = [str(caught.value), repr(caught.value.attempts), repr(recorder.events), caplog.text]
-            texts += [repr(engine.inspect_backend("stub")), *(json.dumps(r.to_dict()) for r in caught.value.receipts)]
-        assert "KEY-12345" not in stub.requests[0].path
-        assert any("KEY-12345" in value for value in stub.requests[0].headers.values())
-    assert not [text for text in texts if "KEY-12345" in text]
+    saved = tmp_path / "receipts.jsonl"
+    script = [error(404, "no model for KEY-12345"), *[error(503, "busy with KEY-12345")] * 3]
+    texts = []
+    with ReceiptLog(saved) as log:
+        given = {"dialect": dialect, "api_key": "KEY-12345", "observers": [recorder, log]}
+        async with StubProvider(script, key="KEY-12345") as stub, engine_for(stub, **given) as engine:
+            for status in (404, 503):
+                with pytest.raises(furcate.ProviderError) as caught:
+                    await engine.run(ask())
+                assert caught.value.failure.status == status
+                texts += [str(caught.value), repr(caught.value), repr(caught.value.attempts)]
+                texts += traceback.format_exception(caught.value)
+                texts += [json.dumps(receipt.to_dict()) for receipt in caught.value.receipts]
+            texts += [repr(recorder.events), caplog.text, repr(engine), repr(engine.inspect_backend("stub"))]
+    lines = saved.read_text("utf-8")
+    assert len(lines.splitlines()) == len(stub.requests) == 4
+    for request in stub.requests:
+        assert "KEY-12345" not in request.path
+        assert any("KEY-12345" in value for value in request.headers.values())
+    assert not [text for text in (*texts, lines) if "KEY-12345" in text]
 
 
 @pytest.mark.field(55)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import anyio
@@ -30,7 +31,7 @@ async def failure_of(engine: furcate.Engine, request: furcate.Request) -> furcat
     return caught.value
 
 
-@pytest.mark.req("S4-080", "S4-083", "S4-093")
+@pytest.mark.req("S4-080", "S4-093")
 async def test_observers_hear_a_run_in_order_and_nothing_of_its_content(engine_for, ask) -> None:
     """Start, attempts, end; engine's and request's observers hear the same; content is in none of it."""
     engines, requests, called = furcate.Recorder(), furcate.Recorder(), []
@@ -53,6 +54,41 @@ async def test_observers_hear_a_run_in_order_and_nothing_of_its_content(engine_f
     assert last.usage == result.usage
     told = repr(engines.events)
     assert not [word for word in ("SECRET-PROMPT", "PRIVATE-ANSWER", "SECRET-ECHO") if word in told]
+
+
+@pytest.mark.field(60)
+async def test_a_slow_and_a_broken_observer_take_nothing_from_a_healthy_one(engine_for, ask, caplog) -> None:
+    """One raises each time, one blocks for a while: the third hears all in order, once the others have been told."""
+    order = []
+
+    def broken(event: furcate.Observation) -> None:
+        order.append("broken")
+        raise ValueError("broken observer")
+
+    def slow(event: furcate.Observation) -> None:
+        time.sleep(0.02)
+        order.append("slow")
+
+    def healthy(event: furcate.Observation) -> None:
+        order.append(type(event).__name__)
+
+    script = [error(503), answer("ok")]
+    async with StubProvider(script) as stub, engine_for(stub, observers=[broken, slow, healthy]) as engine:
+        result = await engine.run(ask())
+        assert engine.statistics()["stub"].in_use == 0
+    assert result.text == "ok"
+    told = [
+        "RunStarted",
+        "AttemptStarted",
+        "AttemptFinished",
+        "AttemptsPaused",
+        "AttemptStarted",
+        "AttemptFinished",
+        "RunFinished",
+    ]
+    assert order == [word for name in told for word in ("broken", "slow", name)]
+    levels = [record.levelname for record in caplog.records if "broken" in record.getMessage()]
+    assert levels.count("ERROR") == 1
 
 
 @pytest.mark.field(60)
@@ -82,9 +118,11 @@ async def test_attempts_are_bounded_and_all_told(engine_for, ask) -> None:
 
 
 @pytest.mark.field(2)
-async def test_no_place_is_held_while_a_retry_waits(engine_for, ask) -> None:
-    """At capacity 1 another run is served during the backoff; each attempt has a lease of its own."""
+async def test_no_place_is_held_while_a_retry_waits(engine_for, ask, monkeypatch) -> None:
+    """At capacity 1 another run is served during the backoff; each of four attempts has a lease of its own."""
+    monkeypatch.setattr("random.random", lambda: 1.0)
     waiting = anyio.Event()
+    recorder = furcate.Recorder()
 
     def watch(event: furcate.Observation) -> None:
         if isinstance(event, furcate.AttemptsPaused):
@@ -93,13 +131,19 @@ async def test_no_place_is_held_while_a_retry_waits(engine_for, ask) -> None:
     def script(request):
         if request.body["messages"][0]["content"] == "other":
             return answer("served")
-        return error(503, headers={"retry-after": "0.3"}) if request.number == 1 else answer("at last")
+        refused = sum(1 for earlier in stub.requests if earlier.body["messages"][0]["content"] == "first")
+        return error(503) if refused <= 3 else answer("at last")
 
-    async with StubProvider(script) as stub, engine_for(stub) as engine:
+    slow = furcate.RetryPolicy(attempts=4, first_backoff_s=0.2, max_backoff_s=0.2)
+    async with StubProvider(script) as stub, engine_for(stub, retry=slow) as engine:
         order = []
 
         async def retried() -> None:
-            order.append((await engine.run(ask("first", observers=[watch]))).text)
+            result = await engine.run(ask("first", observers=[watch, recorder]))
+            assert [attempt.status for attempt in result.attempts] == ["failed"] * 3 + ["succeeded"]
+            assert [attempt.failure.status for attempt in result.attempts[:3]] == [503] * 3
+            assert len({receipt.request_id for receipt in result.receipts}) == 4
+            order.append(result.text)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(retried)
@@ -108,6 +152,8 @@ async def test_no_place_is_held_while_a_retry_waits(engine_for, ask) -> None:
             order.append((await engine.run(ask("other"))).text)
         assert order == ["served", "at last"]
         assert engine.statistics()["stub"].in_use == 0
+    assert [event.wait_s for event in recorder.of(furcate.AttemptsPaused)] == [0.2] * 3
+    assert len(recorder.of(furcate.AttemptStarted)) == 4
 
 
 @pytest.mark.req("S4-048")
@@ -145,17 +191,22 @@ async def test_the_place_is_back_before_the_end_is_told(engine_for, ask) -> None
 
 
 @pytest.mark.field(22)
+@pytest.mark.req("S4-083")
 async def test_a_runs_usage_is_the_sum_of_its_attempts(engine_for, ask) -> None:
-    """Repairs count: 100/20 and 130/25 make 230/45."""
+    """Repairs count: 100/20 and 130/25 make 230/45, in the run, its end and its group, and nowhere 460/90."""
     contract = furcate.Contract({"type": "object"}, repairs=1)
     script = [
         answer("no", usage={"prompt_tokens": 100, "completion_tokens": 20}),
         answer("{}", usage={"prompt_tokens": 130, "completion_tokens": 25}),
     ]
-    recorder = furcate.Recorder()
+    recorder, group = furcate.Recorder(), furcate.Group()
     async with StubProvider(script) as stub, engine_for(stub) as engine:
-        result = await engine.run(ask(contract=contract, observers=[recorder]))
+        result = await engine.run(ask(contract=contract, observers=[recorder], groups=[group]))
     assert (result.usage.input_tokens, result.usage.output_tokens) == (230, 45)
+    assert [event.usage.input_tokens for event in recorder.of(furcate.AttemptFinished)] == [100, 130]
+    totals = group.summary().usage
+    assert (totals.input_tokens.known, totals.output_tokens.known) == (230, 45)
+    assert (totals.input_tokens.exact, totals.input_tokens.unknown) == (1, 0)
     assert [(a.purpose, a.usage.input_tokens) for a in result.attempts] == [("generate", 100), ("repair", 130)]
     assert recorder.events[-1].usage == result.usage
     assert (recorder.events[-1].attempts, recorder.events[-1].repairs) == (2, 1)
@@ -263,6 +314,10 @@ async def test_a_lost_answer_is_not_paid_for_twice(engine_for, ask) -> None:
         assert len(stub.requests) == 1
     assert failed.failure.reason == "no_answer"
     assert len(failed.attempts) == 1
+    # It may well have been worked on and paid for: nothing is known of that, which is not zero.
+    unknown = furcate.Usage()
+    assert failed.attempts[0].usage == failed.usage == unknown
+    assert unknown.input_tokens is unknown.output_tokens is None
     async with (
         StubProvider([no_head(), answer("ok")]) as stub,
         engine_for(stub, profile={"repeat_safe": True}) as engine,
@@ -303,6 +358,49 @@ async def test_a_hint_beyond_the_deadline_fails_at_once(engine_for, ask) -> None
         assert len(stub.requests) == 1
     assert failed.failure.wait_s == 3600
     assert "3.6e+03 s" in str(failed)
+
+
+WAITS = {
+    "seconds": error(429, headers={"retry-after": "0.2"}),
+    "date": error(
+        429, headers={"date": "Fri, 02 Jan 2026 10:00:00 GMT", "retry-after": "Fri, 02 Jan 2026 10:00:01 GMT"}
+    ),
+    "milliseconds": error(429, headers={"retry-after-ms": "200"}),
+    "body": error(
+        429,
+        body={
+            "error": {
+                "code": 429,
+                "message": "slow down",
+                "status": "RESOURCE_EXHAUSTED",
+                "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.2s"}],
+            }
+        },
+    ),
+    "garbage": error(429, headers={"retry-after": "soon"}),
+}
+
+
+@pytest.mark.field(62)
+@pytest.mark.parametrize(
+    ("hint", "wait_s"),
+    [("seconds", 0.2), ("date", 1.0), ("milliseconds", 0.2), ("body", 0.2), ("garbage", None)],
+)
+async def test_a_hint_is_waited_for(engine_for, ask, hint, wait_s) -> None:
+    """The next attempt comes no sooner than the server asked, in whichever form; what is no hint is backed off from."""
+    recorder = furcate.Recorder()
+    dialect = "google-generatecontent" if hint == "body" else "openai-chat"
+    async with StubProvider([WAITS[hint], answer("ok")]) as stub:
+        async with engine_for(stub, dialect=dialect, observers=[recorder]) as engine:
+            result = await engine.run(ask())
+        first, second = (request.at for request in stub.requests)
+    assert result.attempts[0].failure.wait_s == wait_s
+    (pause,) = recorder.of(furcate.AttemptsPaused)
+    if wait_s is None:
+        assert pause.wait_s <= 0.002
+    else:
+        assert pause.wait_s >= wait_s
+        assert second - first >= wait_s
 
 
 @pytest.mark.field(6)
@@ -416,6 +514,61 @@ async def test_a_timeout_around_a_run_is_a_timeout(engine_for, ask) -> None:
     assert [e.status for e in recorder.events if isinstance(e, furcate.RunFinished)] == ["cancelled"]
 
 
+@pytest.mark.field(10)
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("way", ["timeout", "wait_for"])
+async def test_asyncios_own_timeouts_are_timeouts(engine_for, ask, way) -> None:
+    """asyncio's scope and its wait end a run as anyio's does: nothing swallowed, nothing left, connection closed."""
+    recorder = furcate.Recorder()
+    async with StubProvider(no_head(silent=True)) as stub, engine_for(stub, observers=[recorder]) as engine:
+        with pytest.raises(TimeoutError):
+            if way == "timeout":
+                async with asyncio.timeout(0.1):
+                    await engine.run(ask())
+            else:
+                await asyncio.wait_for(engine.run(ask()), 0.1)
+        await stub.wait_until(lambda s: s.disconnects == 1)
+        assert engine.statistics()["stub"].in_use == 0
+    assert [e.status for e in recorder.events if isinstance(e, furcate.RunFinished)] == ["cancelled"]
+
+
+@pytest.mark.field(9)
+async def test_cancelled_in_its_callback_a_branch_was_cancelled(engine_for, ask) -> None:
+    """Branch, coordinator and counts agree that it was cancelled; the cancellation goes on to who asked for it."""
+    recorder, group = furcate.Recorder(), furcate.Group()
+    inside = anyio.Event()
+
+    async def waits(turn: furcate.Turn):
+        if turn.result is None:
+            return furcate.Continue(ask())
+        inside.set()
+        await anyio.sleep_forever()
+
+    async with StubProvider(answer("ok")) as stub, engine_for(stub) as engine:
+        exchange = (await engine.run(ask(capture=True))).exchange
+        async with anyio.create_task_group() as tasks:
+
+            async def branch() -> None:
+                async with furcate.open_branches(engine, exchange, observers=[recorder], groups=[group]) as opened:
+                    branches.append(opened.start_soon(waits, additional_turns=2))
+                pytest.fail("the cancellation was swallowed")
+
+            branches: list[furcate.Branch] = []
+            tasks.start_soon(branch)
+            await inside.wait()
+            assert engine.statistics()["stub"].in_use == 0
+            tasks.cancel_scope.cancel()
+        assert tasks.cancel_scope.cancelled_caught
+        assert len(stub.requests) == 2
+    (handle,) = branches
+    assert (handle.status, handle.undelivered) == ("cancelled", None)
+    assert [event.status for event in recorder.of(furcate.CoordinatorFinished)] == ["cancelled"]
+    assert [event.status for event in recorder.of(furcate.NurseryFinished)] == ["cancelled"]
+    # The run itself had ended well before.
+    assert [event.status for event in recorder.of(furcate.RunFinished)] == ["succeeded"]
+    assert (group.summary().succeeded, group.summary().running) == (1, 0)
+
+
 @pytest.mark.field(9)
 async def test_cancelled_is_cancelled_wherever_it_struck(engine_for, ask) -> None:
     """Queued, in flight or in backoff: one terminal observation each, and it says cancelled."""
@@ -423,10 +576,11 @@ async def test_cancelled_is_cancelled_wherever_it_struck(engine_for, ask) -> Non
 
     def script(request):
         if request.body["messages"][0]["content"] == "backoff":
-            return error(503, headers={"retry-after": "3600"})
+            return error(503)
         return no_head(silent=True)
 
-    async with StubProvider(script) as stub, engine_for(stub, observers=[recorder]) as engine:
+    long = furcate.RetryPolicy(first_backoff_s=1e6, max_backoff_s=1e6, retry_for_s=None)
+    async with StubProvider(script) as stub, engine_for(stub, observers=[recorder], retry=long) as engine:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(engine.run, ask("backoff"))
             await stub.wait_until(lambda s: len(s.requests) == 1 and s.in_flight == 0)

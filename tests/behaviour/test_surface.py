@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 import inspect
+from typing import get_type_hints
 
 import attrs
 import pytest
 
 import furcate
+from furcate.testing import StubProvider, answer
 
 
 def fields(cls: type) -> set[str]:
@@ -16,22 +18,30 @@ def fields(cls: type) -> set[str]:
 
 
 def public(thing: object) -> set[str]:
+    """Name what can be read of a thing: for an instance, what it was given in its making too."""
     return {name for name in dir(thing) if not name.startswith("_")}
 
 
+@pytest.mark.anyio
 @pytest.mark.req("S4-072", "S4-075", "S4-078")
-def test_a_coordinator_returns_an_outcome_and_keeps_one_response() -> None:
+async def test_a_coordinator_returns_an_outcome_and_keeps_one_response(engine_for, ask) -> None:
     """Outcome, error and undelivered response are all there is: no archive, stage, counters, totals or further ids."""
-    assert public(furcate.Coordinator) | {"undelivered"} == {"run", "undelivered"}
-    assert inspect.signature(furcate.Coordinator.run).return_annotation == "Outcome"
-    assert public(furcate.Branch) | {"name", "outcome", "error", "status"} == {
-        "error",
-        "name",
-        "outcome",
-        "status",
-        "undelivered",
-        "unwrap",
-    }
+
+    async def next_action(turn: furcate.Turn):
+        return furcate.Continue(ask()) if turn.remaining else furcate.Stop()
+
+    async with StubProvider(answer("ok")) as stub, engine_for(stub) as engine:
+        exchange = (await engine.run(ask(capture=True))).exchange
+        coordinator = furcate.Coordinator(engine, exchange, next_action, additional_turns=1)
+        before = public(coordinator)
+        outcome = await coordinator.run()
+        async with furcate.open_branches(engine, exchange) as branches:
+            branch = branches.start_soon(next_action, additional_turns=1)
+    # The instances are looked at, after their work: what they keep is theirs and not their class's.
+    assert before == public(coordinator) == {"run", "undelivered"}
+    assert type(outcome) is furcate.Outcome
+    assert public(branch) == {"error", "name", "outcome", "status", "undelivered", "unwrap"}
+    assert get_type_hints(furcate.Branch.undelivered.fget)["return"] == furcate.Result | None
 
 
 @pytest.mark.req("S4-054", "S4-055", "S4-073", "S4-077", "S4-079")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from furcate.dialects import Assembler
 from furcate.primitives._content import (
+    ActivityState,
     Attribution,
     HostedActivity,
     Media,
     Origin,
     Part,
+    ProviderPayload,
     Reasoning,
     ReasoningState,
     Refusal,
@@ -18,6 +22,7 @@ from furcate.primitives._content import (
     Text,
     ToolCall,
 )
+from furcate.primitives._describe import exact
 from furcate.primitives._message import Message
 from furcate.primitives._stream import (
     AttemptRestarted,
@@ -54,6 +59,30 @@ def _assembled(*events: StreamEvent) -> Assembler:
 def _parts(message: Message | None) -> tuple[Part, ...]:
     assert message is not None
     return message.parts
+
+
+@pytest.mark.req("S0-12")
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_a_change_of_state_leaves_what_was_told_before(state: ActivityState) -> None:
+    """The later transition is a part of its own under the same id; the earlier one is written in the same bytes."""
+
+    def written(message: Message | None) -> list[bytes]:
+        assert message is not None
+        return [json.dumps(part, sort_keys=True).encode() for part in exact(message)["parts"]]
+
+    payload = ProviderPayload("p", "native", "1", b'{"query": "tides"}')
+    begun = HostedActivity("x", "web_search", "started", input={"query": "tides"}, payload=payload, scope="r")
+    assembler = _assembled(ResponseStarted("r", "m"), HostedTransition(begun))
+    before = written(assembler.partial())
+    assembler.add(TextDelta(1, "It is "))
+    assembler.add(HostedTransition(HostedActivity("x", "web_search", state, summary="tides", scope="r")))
+    assembler.add(Stopped("end_turn"))
+    after = written(assembler.message())
+    assert len(before) == 1
+    assert after[0] == before[0]
+    changed = [part for part in _parts(assembler.message()) if isinstance(part, HostedActivity)]
+    assert changed[0] == begun
+    assert [(part.id, part.state) for part in changed] == [("x", "started"), ("x", state)]
 
 
 def test_parts_stand_in_order_of_appearance() -> None:

@@ -47,7 +47,7 @@ def _activities(events: list[StreamEvent]) -> list[HostedActivity]:
     return [event.activity for event in events if isinstance(event, HostedTransition)]
 
 
-@pytest.mark.req("S0-02", "S0-12", "S1-41")
+@pytest.mark.req("S1-41")
 @pytest.mark.field(47)
 def test_executed_tools_start_and_end_in_place() -> None:
     """A tool that the provider ran is told when it starts and when it is done, the same streamed and whole."""

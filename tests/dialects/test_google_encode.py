@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from furcate.primitives._wire import ModelCall
 _GOOGLE = GoogleGenerateContent()
 _ORIGIN = Origin("p", "google-generatecontent", "m")
 _USER = Message.user("hi")
+_DATA = Path(__file__).parent.parent / "data" / "google-generatecontent"
 _ADD = Tool("add", "Adds.", FrozenMap({"type": "object", "properties": {"a": {"type": "integer"}}}))
 
 
@@ -449,6 +451,35 @@ _DEEP: dict[str, Json] = {
     "additionalProperties": False,
     "definitions": {"B": {"type": "boolean", "$comment": "c"}},
 }
+
+
+@pytest.mark.field(45)
+def test_parallel_calls_go_back_in_one_turn() -> None:
+    """Two calls of one turn, the first alone signed, are one turn again, in order, the signature on the first."""
+    body = (_DATA / "parallel-calls-signed" / "response.sse").read_bytes()
+    decoder = _GOOGLE.decoder(_ORIGIN)
+    assembler = Assembler()
+    for event in decoder.feed(body) + decoder.finish():
+        assembler.add(event)
+    answer = assembler.message()
+    results = [ToolResult(call.id, text) for call, text in zip(answer.tool_calls, ("rain", "sun"), strict=True)]
+    _, model, user = _sent(_USER, answer, Message.tool(*results))
+    assert model == {
+        "role": "model",
+        "parts": [
+            {
+                "functionCall": {"name": "weather", "args": {"city": "Köln", "days": 2}},
+                "thoughtSignature": "c2lnLW9uZQ+/==",
+            },
+            {"functionCall": {"name": "weather", "args": {"city": "Bonn"}}},
+        ],
+    }
+    assert user["role"] == "user"
+    assert [part["functionResponse"]["name"] for part in user["parts"]] == ["weather", "weather"]
+    assert [("rain" in json.dumps(part), "sun" in json.dumps(part)) for part in user["parts"]] == [
+        (True, False),
+        (False, True),
+    ]
 
 
 @pytest.mark.field(38)

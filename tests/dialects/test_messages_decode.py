@@ -111,7 +111,7 @@ def test_the_events_of_an_answer() -> None:
     assert events[-2:] == [UsageReported(Usage(input_tokens=3, output_tokens=2, **none)), Stopped("end_turn")]
 
 
-@pytest.mark.req("S0-10", "S0-12")
+@pytest.mark.req("S0-10")
 def test_a_search_is_two_transitions() -> None:
     """A search starts with its query and completes with its results, each with its native block and in its place."""
     started, completed = _hosted(_case("web-search"))
@@ -164,6 +164,55 @@ def test_kinds_of_hosted_work() -> None:
     assert ended[5].input == {"server": "wiki", "tool": "ask", "arguments": {"q": "?"}}
     assert ended[6].input == {"type": "search", "queries": ()}
     assert _case("hosted-kinds")[-1] == Stopped("end_turn")
+
+
+@pytest.mark.req("S0-04", "S0-05", "S0-07")
+@pytest.mark.parametrize("form", ["streamed", "whole"])
+def test_the_pieces_of_hosted_search_are_all_read(form: str) -> None:
+    """Call, results, a block nobody knows, citations in a block or as deltas, the counters, and the pause."""
+    call = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "q"}}
+    page = {"type": "web_search_result", "url": "https://a.example", "title": "A", "encrypted_content": "E1"}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [page]}
+    odd = {"type": "hologram", "cube": [1, {"two": None}]}
+    place = {"type": "web_search_result_location", "cited_text": "x", "encrypted_index": "I1"}
+    cites = [{**place, "url": f"https://{name}.example", "title": name} for name in "ab"]
+    counted = {"input_tokens": 1, "output_tokens": 2, "server_tool_use": {"web_search_requests": 1}}
+    text = {"type": "text", "text": "a", "citations": cites}
+    last = {**call, "id": "s2"}
+    if form == "whole":
+        events = _whole(call, found, odd, text, last, unknown="carry", stop_reason="pause_turn", usage=counted)
+    else:
+        events = _stream(
+            _start({"input_tokens": 1}),
+            _block(0, **{**call, "input": {}}),
+            _delta(0, type="input_json_delta", partial_json='{"query": "q"}'),
+            _end(0),
+            *(step for n, block in ((1, found), (2, odd)) for step in (_block(n, **block), _end(n))),
+            _block(3, type="text", text="", citations=[cites[0]]),
+            _delta(3, type="citations_delta", citation=cites[1]),
+            _delta(3, type="text_delta", text="a"),
+            _end(3),
+            _block(4, **last),
+            _end(4),
+            _ending("pause_turn", counted),
+            _STOP,
+            unknown="carry",
+        )
+    message = _assembled(events).message()
+    assert [(one.id, one.name, one.state) for one in _hosted(events)] == [
+        ("s1", "web_search", "started"),
+        ("s1", "web_search", "completed"),
+        ("unknown_1", "hologram", "completed"),
+        ("s2", "web_search", "started"),
+    ]
+    native = [json.loads(one.payload.value) for one in _hosted(events) if one.payload is not None]
+    assert native == [call, found, odd, last]
+    (said,) = (part for part in message.parts if isinstance(part, Text))
+    assert (said.text, [one.source.url for one in said.attributions]) == ("a", [one["url"] for one in cites])
+    assert [json.loads(one.replay.value) for one in said.attributions if one.replay] == cites
+    assert "usage.web_search_requests=1" in _notices(events)
+    assert _assembled(events).usage.output_tokens == 2
+    assert events[-2:] == [Paused(), Stopped("end_turn", "pause_turn")]
 
 
 @pytest.mark.req("S0-05")

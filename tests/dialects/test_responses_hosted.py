@@ -65,6 +65,34 @@ def test_a_search_is_two_transitions_in_one_place() -> None:
     assert json.loads(ended.payload.value)["status"] == "completed"
 
 
+@pytest.mark.req("S0-02", "S0-03", "S1-32")
+@pytest.mark.parametrize("unknown", ["fail", "carry"])
+def test_each_hosted_kind_has_its_decision(unknown: UnknownContent) -> None:
+    """File search, web search and computer call are carried, progress is let pass, and what is new is seen."""
+    kinds = {"file_search_call": {"queries": ["q"]}, "web_search_call": {"action": {"type": "search", "query": "q"}}}
+    for kind, members in kinds.items():
+        item = {"id": "x", "type": kind, "status": "completed", **members}
+        words = ("in_progress", "searching", "completed")
+        progress = [_event(f"{kind}.{word}", output_index=3, item_id="x") for word in words]
+        begun = _event("output_item.added", output_index=3, item={"id": "x", "type": kind, "status": "in_progress"})
+        done = _event("output_item.done", output_index=3, item=item)
+        events = _feed(begun, *progress, done, unknown=unknown)
+        assert events == _feed(begun, done, unknown=unknown)
+        assert [(one.name, one.state) for one in _activities(events)] == [
+            (kind.removesuffix("_call"), "started"),
+            (kind.removesuffix("_call"), "completed"),
+        ]
+        assert not [event for event in events if isinstance(event, Noticed)]
+        # Progress of a word that nobody decided about is told of.
+        new = _feed(begun, _event(f"{kind}.dreaming", output_index=3, item_id="x"), done, unknown=unknown)
+        assert [event.kind for event in new if isinstance(event, Noticed)] == [f"event.response.{kind}.dreaming"]
+    click = {"id": "c", "type": "computer_call", "call_id": "c1", "action": {"type": "click"}, "status": "completed"}
+    assert [(one.name, one.state) for one in _activities(_item(click, unknown))] == [("computer_use", "started")]
+    odd = _item({"id": "h", "type": "hologram_call", "status": "completed"}, unknown)
+    assert isinstance(odd[-1], StreamFailed) is (unknown == "fail")
+    assert [one.name for one in _activities(odd)][-1:] == ([] if unknown == "fail" else ["hologram_call"])
+
+
 @pytest.mark.req("S1-26", "S1-27", "S1-28", "S1-30")
 @pytest.mark.parametrize(
     ("action", "asked", "summary"),
@@ -228,7 +256,6 @@ def test_work_that_a_cut_kept_from_its_end_stays_started() -> None:
     assert [one.state for one in _activities(events)] == ["started", "completed"]
 
 
-@pytest.mark.req("S1-36", "S0-25")
 def test_payloads_are_not_shown() -> None:
     """No native value is in the text form of an activity."""
     ended = _ended(_search({"type": "search", "query": "a"}, secret="hush"))

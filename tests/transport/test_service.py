@@ -182,7 +182,6 @@ def test_an_attempt_is_completed_once_and_has_an_id_of_its_own() -> None:
         to.complete(second.transported(ANSWER, "end_turn", Usage()))
 
 
-@pytest.mark.req("S2-14")
 def test_unknown_counts_are_zero_in_the_receipt_and_named_beside_it() -> None:
     """A receipt has no word for unknown, so the outcome says which counts the provider reported."""
     to = service()

@@ -18,20 +18,26 @@ from furcate.testing._answer import (
 )
 from furcate.testing._clock import DeadlockError, VirtualEventLoop, virtual_backend
 from furcate.testing._completion import StubCitation, StubSearch, StubSource, StubToolCall
+from furcate.testing._faults import FAULTS, Fault, FaultRecord, Faults, refusing, wait_hints
 from furcate.testing._request import StubDialect, StubRequest
-from furcate.testing._steps import Disconnect, Head, Hold, Send, Silence, Step, Wait
+from furcate.testing._steps import Disconnect, Head, Hold, Reset, Send, Silence, Step, Wait, Wire
 from furcate.testing._stub import Script, ScriptExhaustedError, StubProvider
 from furcate.testing._sweep import Cut, Sweep, SweepError, sweep
 
 __all__ = (
+    "FAULTS",
     "Answer",
     "Cut",
     "DeadlockError",
     "Disconnect",
+    "Fault",
+    "FaultRecord",
+    "Faults",
     "Head",
     "Hold",
     "How",
     "HowWithStatus",
+    "Reset",
     "Said",
     "Script",
     "ScriptExhaustedError",
@@ -49,6 +55,7 @@ __all__ = (
     "SweepError",
     "VirtualEventLoop",
     "Wait",
+    "Wire",
     "answer",
     "error",
     "error_in_stream",
@@ -56,7 +63,9 @@ __all__ = (
     "html_error",
     "no_head",
     "raw",
+    "refusing",
     "steps",
     "sweep",
     "virtual_backend",
+    "wait_hints",
 )

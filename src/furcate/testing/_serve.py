@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+import socket
+import struct
 from typing import TYPE_CHECKING, cast
 
 import anyio
 import attrs
 import h11
+from anyio.abc import SocketAttribute
+from anyio.streams.tls import TLSStream
 
 from furcate.testing._framing import COMMENT
-from furcate.testing._steps import Disconnect, Head, Hold, Send, Silence, Step, Wait
+from furcate.testing._steps import Disconnect, Head, Hold, Reset, Send, Silence, Step, Wait, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from anyio.abc import SocketStream
+    from anyio.abc import ByteStream
 
 _LEFT = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
+
+# Linger for no time at all: what is unsent is thrown away, and closing sends a reset.
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class ClientLeft(Exception):
@@ -49,7 +56,7 @@ class Connection:
         keep_alive: whether the connection may carry another request.
     """
 
-    def __init__(self, stream: SocketStream, *, keep_alive: bool) -> None:
+    def __init__(self, stream: ByteStream, *, keep_alive: bool) -> None:
         self._stream = stream
         self._keep_alive = keep_alive
         self._http = h11.Connection(h11.SERVER)
@@ -101,7 +108,7 @@ class Connection:
         """Carry out the steps of one answer.
 
         Arguments:
-            steps: in their order; the answer is complete after the last, unless it was ``Disconnect``.
+            steps: in their order; the answer is complete after the last, unless it breaks the connection.
             before_end: called right before the last byte goes out or the connection is closed. Not after:
                 by then the client may have come back with another request.
 
@@ -110,8 +117,10 @@ class Connection:
             h11.LocalProtocolError: the steps make no HTTP answer.
         """
         for place, step in enumerate(steps):
-            if isinstance(step, Disconnect):
+            if isinstance(step, Disconnect | Reset):
                 before_end()
+                if isinstance(step, Reset):
+                    self._break()
                 await self.close()
                 return
             await self._one(step, is_last=place == len(steps) - 1, before_end=before_end)
@@ -129,6 +138,10 @@ class Connection:
                     await self._finish(data, before_end)
                 else:
                     await self._write(data)
+            case Wire(data):
+                if is_last:
+                    before_end()
+                await self._write(data)
             case Wait(duration_s):
                 await anyio.sleep(duration_s)
             case Hold(wait):
@@ -161,6 +174,14 @@ class Connection:
             await self._stream.send(data)
         except _LEFT as gone:
             raise ClientLeft from gone
+
+    def _break(self) -> None:
+        plain = self._stream.transport_stream if isinstance(self._stream, TLSStream) else self._stream
+        plain.extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        # On asyncio, anyio says an orderly goodbye before it closes, and offers no way around it.
+        transport = getattr(plain, "_transport", None)
+        if transport is not None:
+            transport.abort()
 
     async def close(self) -> None:
         """Close the socket; it does not wait for the client, so it is shielded from cancellation."""

@@ -66,8 +66,26 @@ class Silence:
 
 
 @attrs.frozen
+class Wire:
+    """Write bytes to the socket as they are, HTTP or not; the connection closes after the answer's last step.
+
+    An answer has either these or ``Head`` and ``Send``, whose framing is looked after.
+
+    Attributes:
+        data: what goes over the wire.
+    """
+
+    data: bytes
+
+
+@attrs.frozen
 class Disconnect:
     """Close the connection at once, whatever was promised."""
 
 
-Step = Head | Send | Wait | Hold | Silence | Disconnect
+@attrs.frozen
+class Reset:
+    """Break the connection as a crash does: the client gets a TCP reset and no orderly end."""
+
+
+Step = Head | Send | Wire | Wait | Hold | Silence | Disconnect | Reset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import contextmanager
 from inspect import isawaitable
@@ -12,6 +13,7 @@ import anyio
 from anyio.abc import SocketAttribute
 from anyio.from_thread import start_blocking_portal
 from anyio.lowlevel import checkpoint
+from anyio.streams.tls import TLSListener, TLSStream
 
 from furcate.primitives._errors import MisuseError
 from furcate.testing._answer import Answer, error
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-    from anyio.abc import Listener, SocketStream, TaskGroup
+    from anyio.abc import AnyByteStream, Listener, SocketStream, TaskGroup
+
+    Accepted = SocketStream | TLSStream
 
 Script = Answer | Sequence[Answer] | Callable[[StubRequest], Answer | Awaitable[Answer]]
 
@@ -70,35 +74,58 @@ class StubProvider:
             ``x-goog-api-key``), or else it gets 401, in Google's dialect 400; None takes any or none.
         strict: whether requests are looked at as the real provider does.
         keep_alive: whether a connection serves more than one request.
+        tls: a server's context with its certificate; the stub then speaks HTTPS. A client that breaks the handshake
+            off is no mistake of the script, and counts as no connection.
+        remember: whether ``requests`` holds the requests; where not, they are only counted, which a run of hours is
+            better served by.
 
     Attributes:
         in_flight: how many requests are being answered now.
         most_in_flight: how many ever were at the same time.
         disconnects: how many clients left before they had their whole answer.
         connections: how many connections were accepted.
+        requests_read: how many requests were fully read.
     """
 
     def __init__(
-        self, script: Script, *, key: str | None = None, keep_alive: bool = True, strict: bool = False
+        self,
+        script: Script,
+        *,
+        key: str | None = None,
+        keep_alive: bool = True,
+        strict: bool = False,
+        tls: ssl.SSLContext | None = None,
+        remember: bool = True,
     ) -> None:
         self._decide = _decider(script)
         self._key = key
         self._keep_alive = keep_alive
+        self._tls = tls
+        self._remember = remember
         self._watch = Watch() if strict else None
         self._requests: list[StubRequest] = []
         self._errors: list[Exception] = []
         self._changed = anyio.Event()
-        self._listener: Listener[SocketStream] | None = None
+        self._listener: Listener[SocketStream] | TLSListener | None = None
+        self._port: int | None = None
         self._tasks: TaskGroup | None = None
         self.in_flight = 0
         self.most_in_flight = 0
         self.disconnects = 0
         self.connections = 0
+        self.requests_read = 0
 
     @classmethod
     @contextmanager
     def in_thread(
-        cls, script: Script, *, key: str | None = None, keep_alive: bool = True, strict: bool = False
+        cls,
+        script: Script,
+        *,
+        key: str | None = None,
+        keep_alive: bool = True,
+        strict: bool = False,
+        tls: ssl.SSLContext | None = None,
+        remember: bool = True,
     ) -> Iterator[Self]:
         """Serve from a thread of its own, for tests that are not async or that wait for a subprocess.
 
@@ -106,10 +133,10 @@ class StubProvider:
         script runs in that thread.
 
         Arguments:
-            script, key, keep_alive, strict: as for the class.
+            script, key, keep_alive, strict, tls, remember: as for the class.
         """
         with start_blocking_portal("asyncio") as portal:
-            stub = cls(script, key=key, keep_alive=keep_alive, strict=strict)
+            stub = cls(script, key=key, keep_alive=keep_alive, strict=strict, tls=tls, remember=remember)
             with portal.wrap_async_context_manager(stub):
                 yield stub
 
@@ -120,9 +147,10 @@ class StubProvider:
         Raises:
             MisuseError: the stub was not started.
         """
-        if self._listener is None:
+        if self._port is None:
             raise MisuseError("the stub has no address yet; read base_url inside its with block")
-        return f"http://127.0.0.1:{self._listener.extra(SocketAttribute.local_port)}/v1"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://127.0.0.1:{self._port}/v1"
 
     @property
     def requests(self) -> tuple[StubRequest, ...]:
@@ -142,7 +170,9 @@ class StubProvider:
     async def __aenter__(self) -> Self:
         if self._listener is not None:
             raise MisuseError("a stub serves one with block only; make another one")
-        self._listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+        plain: Listener[SocketStream] = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+        self._port = plain.extra(SocketAttribute.local_port)
+        self._listener = plain if self._tls is None else _Door(plain, self._tls, standard_compatible=False)
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._listener.serve, self._serve)
@@ -170,7 +200,7 @@ class StubProvider:
         if self._errors:
             raise ExceptionGroup("several requests found a mistake in the stub's script", self._errors)
 
-    async def _serve(self, stream: SocketStream) -> None:
+    async def _serve(self, stream: Accepted) -> None:
         connection = Connection(stream, keep_alive=self._keep_alive)
         self.connections += 1
         number = self.connections
@@ -214,8 +244,9 @@ class StubProvider:
             body = json.loads(incoming.body)
         except ValueError:
             body = None
+        self.requests_read += 1
         request = StubRequest(
-            number=len(self._requests) + 1,
+            number=self.requests_read,
             connection=connection,
             method=incoming.method,
             path=incoming.target,
@@ -224,7 +255,8 @@ class StubProvider:
             raw=incoming.body,
             at=anyio.current_time(),
         )
-        self._requests.append(request)
+        if self._remember:
+            self._requests.append(request)
         return request
 
     async def _choose(self, request: StubRequest) -> Answer:
@@ -241,6 +273,17 @@ class StubProvider:
     def _tell(self) -> None:
         self._changed.set()
         self._changed = anyio.Event()
+
+
+class _Door(TLSListener):
+    """Accept connections over TLS; a handshake that fails concerns its client alone."""
+
+    @staticmethod
+    async def handle_handshake_error(exc: BaseException, stream: AnyByteStream) -> None:
+        """Close the connection, and nothing else."""
+        await anyio.aclose_forcefully(stream)
+        if not isinstance(exc, Exception):
+            raise exc
 
 
 class _Flight:

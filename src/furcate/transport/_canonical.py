@@ -232,7 +232,7 @@ def _contract(contract: Contract | None) -> Packed:
 
 
 def _plain(value: object) -> Packed:
-    """Take plain data as it is, but for whole numbers that MessagePack has no form for: their digits, as an extension."""
+    """Take plain data as it is; whole numbers beyond 64 bits become an extension of their digits."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

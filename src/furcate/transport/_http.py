@@ -6,6 +6,7 @@ known what was shown to whom.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -15,9 +16,9 @@ import anyio
 import httpx2
 
 from furcate.primitives._errors import MisuseError
-from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, WireRequest
+from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
 
-_CLOSE_S = 2.0
+_CLOSE_S = 0.8
 """How long closing a connection may take before it is given up, in seconds; nothing can interrupt it meanwhile."""
 
 _DRAIN_S = 0.1
@@ -53,7 +54,13 @@ class HttpTransport:
             await _close(client)
 
     def call(
-        self, wire: WireRequest, address: Address, headers: tuple[tuple[str, str], ...], *, connect_s: float | None
+        self,
+        wire: WireRequest,
+        address: Address,
+        headers: SecretHeaders,
+        *,
+        connect_s: float | None,
+        retry_stale: bool = True,
     ) -> HttpCall:
         """Make one call, to be used as ``async with transport.call(...) as call``.
 
@@ -62,39 +69,83 @@ class HttpTransport:
             address: where to.
             headers: further headers, the credential among them.
             connect_s: how long connecting may take, in seconds.
+            retry_stale: whether a connection that was used again and closed without an answer counts as one that
+                never carried the request.
+
+        Raises:
+            AttemptFailed: the address makes no URL, or the environment's proxies or certificates cannot be used.
         """
         if not self._open:
             raise MisuseError("the transport is not open")
         own = (("connection", "close"),) if not address.keep_alive else ()
-        request = httpx2.Request(
-            "POST",
-            address.base_url.rstrip("/") + wire.path,
-            headers=[*wire.headers, *headers, *own],
-            content=b"".join(wire.body),
-            extensions={"timeout": {"connect": connect_s, "read": None, "write": None, "pool": None}},
-        )
-        return HttpCall(self._client(direct=address.direct), request)
+        try:
+            request = httpx2.Request(
+                "POST",
+                address.base_url.rstrip("/") + wire.path,
+                headers=[*wire.headers, *headers.pairs, *own],
+                content=b"".join(wire.body),
+                extensions={"timeout": {"connect": connect_s, "read": None, "write": None, "pool": None}},
+            )
+        except (httpx2.InvalidURL, ValueError) as error:
+            # Without its cause: the frames beneath hold the headers.
+            raise AttemptFailed(_bad_url(error)) from None
+        return HttpCall(self._client(direct=address.direct), request, retry_stale=retry_stale)
 
     def _client(self, *, direct: bool) -> httpx2.AsyncClient:
         if direct not in self._clients:
-            # A server on this machine speaks plain HTTP and is not asked for through a proxy; without TLS there is
-            # no need for the certificates, whose loading takes longer than anything else here.
-            self._clients[direct] = httpx2.AsyncClient(
-                trust_env=not direct,
-                verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if direct else True,
-                follow_redirects=False,
-                # How many run at once is decided by admission, never by a pool that would hide the queue.
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=15.0),
-            )
+            self._clients[direct] = _direct_client() if direct else _client_of_environment()
         return self._clients[direct]
+
+
+# How many run at once is decided by admission, never by a pool that would hide the queue; idle connections are few,
+# since there are never more of them than there were calls at once.
+_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=15.0)
+
+
+def _client_of_environment() -> httpx2.AsyncClient:
+    """Make a client that takes proxies and certificate authorities from the usual variables, and verifies always.
+
+    Raises:
+        AttemptFailed: one of those variables cannot be used.
+    """
+    try:
+        return httpx2.AsyncClient(trust_env=True, follow_redirects=False, limits=_LIMITS)
+    except (OSError, ssl.SSLError) as error:
+        variable = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
+        problem = (
+            f"the certificates that {variable} names cannot be read ({error}); name a file in PEM form, or unset it"
+        )
+        raise _unusable(problem) from error
+    except ImportError as error:
+        problem = "a proxy variable names a SOCKS proxy; name an HTTP proxy, or install the package socksio"
+        raise _unusable(problem) from error
+    except (httpx2.InvalidURL, ValueError) as error:
+        # Not told in the library's words: a proxy's address may hold a password.
+        problem = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) holds no http:// or https:// address"
+        raise _unusable(problem) from error
+
+
+def _direct_client() -> httpx2.AsyncClient:
+    """Make a client for plain HTTP to a server on this machine, past all proxies.
+
+    Its TLS context trusts no certificate at all. So nothing has to be loaded, which takes longer than all else here,
+    and an address with https would fail and not go unverified.
+    """
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return httpx2.AsyncClient(trust_env=False, verify=nobody, follow_redirects=False, limits=_LIMITS)
+
+
+def _unusable(problem: str) -> AttemptFailed:
+    return AttemptFailed(Failure(kind="invalid_request", reason="bad_environment", message=problem, sent=False))
 
 
 class HttpCall:
     """Hold one request and its answer; leaving the block closes whatever is left of both, within seconds."""
 
-    def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request) -> None:
+    def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request, *, retry_stale: bool) -> None:
         self._client = client
         self._request = request
+        self._retry_stale = retry_stale
         self._response: httpx2.Response | None = None
         self._chunks: AsyncIterator[bytes] | None = None
         self._ended = False
@@ -112,8 +163,9 @@ class HttpCall:
         if kind is None and not self._ended:
             with anyio.move_on_after(_DRAIN_S, shield=True):
                 await self._drain()
-        await _close(self._response)
-        await self._unwind()
+        with anyio.move_on_after(_CLOSE_S, shield=True):
+            await self._response.aclose()
+            await self._unwind()
 
     async def begin(self) -> ResponseHead:
         """Send the request and give the head of the answer.
@@ -127,11 +179,9 @@ class HttpCall:
         except httpx2.HTTPError as error:
             raise AttemptFailed(self._unanswered(error)) from error
         except (httpx2.InvalidURL, ValueError) as error:
-            raise AttemptFailed(
-                Failure(
-                    kind="invalid_request", reason="bad_url", message=f"the request cannot be sent: {error}", sent=False
-                )
-            ) from error
+            raise AttemptFailed(_bad_url(error)) from error
+        # What one answer sets goes along with no other request, and is not kept.
+        self._client.cookies.clear()
         self._response = response
         self._chunks = response.aiter_bytes()
         return ResponseHead(
@@ -178,13 +228,11 @@ class HttpCall:
 
         Dropping them would leave the innermost ones to the garbage collector, which on trio cannot close them.
         """
-        if self._chunks is None or self._ended:
-            return
-        with anyio.move_on_after(_CLOSE_S, shield=True):
+        if self._chunks is not None and not self._ended:
             await self._drain()
 
     async def _trace(self, name: str, info: object) -> None:
-        if name.startswith("connection.connect_tcp"):
+        if ".connect_tcp." in name:
             self._reused = False
 
     @property
@@ -206,16 +254,22 @@ class HttpCall:
             return Failure(
                 kind="invalid_request", reason="bad_url", message=f"the base URL cannot be used: {error}", sent=False
             )
-        if isinstance(error, (httpx2.ConnectError, httpx2.ProxyError)):
-            certificate = "certificate" in str(error).lower()
+        if isinstance(error, httpx2.ProxyError):
+            busy = str(error)[:1] == "5"
             return Failure(
                 kind="unavailable",
-                reason="certificate" if certificate else "connection_refused",
-                message=f"no connection to {host}: {str(error) or type(error).__name__}",
-                retryable=not certificate,
+                reason="proxy_refused",
+                message=f"the proxy in the environment opened no way to {host}: {_bounded(error)}",
+                retryable=busy,
                 sent=False,
             )
-        if self._reused:
+        if isinstance(error, httpx2.ConnectError):
+            return _unconnected(error, host)
+        if isinstance(error, httpx2.RemoteProtocolError) and str(error) != _CLOSED:
+            return Failure(
+                kind="provider", reason="malformed", message=f"{host} answered with something that is no HTTP"
+            )
+        if self._reused and self._retry_stale:
             # The server closed an idle connection just as it was used again: it never saw the request.
             return Failure(
                 kind="unavailable",
@@ -229,6 +283,58 @@ class HttpCall:
             reason="no_answer",
             message=f"{host} closed the connection without an answer; the request may have been worked on",
         )
+
+
+_CLOSED = "Server disconnected without sending a response."
+"""What the HTTP library says of an end without a head; other violations of the protocol are those of an answer."""
+
+
+def _unconnected(error: httpx2.ConnectError, host: str) -> Failure:
+    """Say why there is no connection: nobody listens, or no trust."""
+    refused = _tls_error(error)
+    if isinstance(refused, ssl.SSLCertVerificationError):
+        why = refused.verify_message or "it cannot be verified"
+        return Failure(
+            kind="unavailable",
+            reason="certificate",
+            message=f"the certificate of {host} is not trusted ({why}); "
+            "if it is your own authority's, name its file in SSL_CERT_FILE",
+            sent=False,
+        )
+    if refused is not None and not isinstance(refused, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+        why = (refused.reason or "the handshake failed").lower().replace("_", " ")
+        return Failure(
+            kind="unavailable",
+            reason="tls",
+            message=f"no TLS connection to {host} ({why}); "
+            "check that the base_url says https for a server that speaks it",
+            sent=False,
+        )
+    said = "it broke off the TLS handshake" if refused is not None else _bounded(error)
+    return Failure(
+        kind="unavailable",
+        reason="connection_refused",
+        message=f"no connection to {host}: {said}",
+        retryable=True,
+        sent=False,
+    )
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """Find what TLS itself says; each event loop wraps it in errors of its own."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _bounded(error: Exception) -> str:
+    return str(error)[:200] or type(error).__name__
+
+
+def _bad_url(error: Exception) -> Failure:
+    return Failure(
+        kind="invalid_request", reason="bad_url", message=f"the request cannot be sent: {_bounded(error)}", sent=False
+    )
 
 
 async def _close(thing: _Closable) -> None:

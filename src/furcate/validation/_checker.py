@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 
-import jsonschema_rs
 from attrs import field, frozen
 from cattrs import (
     AttributeValidationNote,
@@ -22,7 +21,7 @@ from furcate.primitives._json import freeze
 from furcate.primitives._result import Fault
 from furcate.validation._parse import NoJson, parse
 from furcate.validation._paths import MOST_FAULTS, bounded, path_of
-from furcate.validation._schema import compile_schema, schema_faults
+from furcate.validation._schema import Compiled, compile_schema, schema_faults
 from furcate.validation._structure import strict_converter
 
 
@@ -53,7 +52,7 @@ class Checker:
     """
 
     contract: Contract
-    _validator: jsonschema_rs.Validator = field(repr=False)
+    _validator: Compiled = field(repr=False)
     _structure: Callable[[object], object] | None = field(default=None, repr=False)
 
     def check(self, text: str) -> Checked:

@@ -13,6 +13,7 @@ from attrs import frozen
 from furcate.primitives._errors import SchemaError
 from furcate.primitives._json import FrozenMap, Plain, thaw_object
 from furcate.primitives._result import Fault
+from furcate.validation._bounds import MOST_APPLIED, Weight, weigh
 from furcate.validation._paths import MOST_FAULTS, bounded, path_of, shown
 
 # Stands for the checked value in the library's messages, which would otherwise hold all of it.
@@ -32,27 +33,50 @@ class _Same:
         return id(self.schema)
 
 
-def compile_schema(schema: FrozenMap) -> jsonschema_rs.Validator:
+@frozen
+class Compiled:
+    """Hold a compiled schema, and how much work it makes."""
+
+    validator: jsonschema_rs.Validator
+    weight: Weight
+
+
+def compile_schema(schema: FrozenMap) -> Compiled:
     """Compile a schema; the same frozen object is compiled once while it is in use.
 
     ``format`` is checked. References beyond the schema itself are never followed.
 
     Raises:
-        SchemaError: it is no JSON Schema, or refers to another document.
+        SchemaError: it is no JSON Schema, refers to another document, or stands for too large a one.
     """
     return _compiled(_Same(schema))
 
 
+# Lookarounds and back references are possible, and given up where they go back too often; all other patterns take a
+# time in proportion to the text.
+_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000)
+
+
 @lru_cache(maxsize=128)
-def _compiled(same: _Same) -> jsonschema_rs.Validator:
+def _compiled(same: _Same) -> Compiled:
+    weight = weigh(same.schema)
+    if weight.applied > MOST_APPLIED:
+        raise SchemaError(
+            f"the schema unfolds to more than {MOST_APPLIED:,} alternatives for one place; name each part less often"
+        )
     try:
-        return jsonschema_rs.validator_for(
-            thaw_object(same.schema), retriever=_refuse, mask=_MASK, validate_formats=True
+        validator = jsonschema_rs.validator_for(
+            thaw_object(same.schema),
+            retriever=_refuse,
+            mask=_MASK,
+            validate_formats=True,
+            pattern_options=_PATTERNS,
         )
     except jsonschema_rs.ValidationError as error:
         raise SchemaError(_why_no_schema(error)) from error
     except ValueError as error:
         raise SchemaError(f"no JSON Schema that can be read: {bounded(str(error))}") from error
+    return Compiled(validator, weight)
 
 
 def _refuse(uri: str) -> NoReturn:
@@ -70,15 +94,23 @@ def _why_no_schema(error: jsonschema_rs.ValidationError) -> str:
     return f"no JSON Schema: {path_of(error.instance_path)}: {message}"
 
 
-def schema_faults(validator: jsonschema_rs.Validator, value: Plain) -> tuple[Fault, ...]:
+def schema_faults(compiled: Compiled, value: Plain) -> tuple[Fault, ...]:
     """Find in what a value fails a schema, at most a few dozen faults.
 
+    Where the schema has so many alternatives for the value that following each would take too long, there is one fault
+    for the whole, be it that the value does not fit or that nobody can tell in time.
+
     Args:
-        validator: the compiled schema.
+        compiled: the compiled schema.
         value: plain JSON data.
     """
     try:
-        found = list(islice(_each(validator.iter_errors(value)), MOST_FAULTS + 1))
+        work = compiled.weight.work(value, _MOST_CHECKED)
+        if work > _MOST_CHECKED:
+            return (_UNCHECKED,)
+        if work > _MOST_EXPLAINED:
+            return () if compiled.validator.is_valid(value) else (_SOMEWHERE,)
+        found = list(islice(_each(compiled.validator.iter_errors(value)), MOST_FAULTS + 1))
     except UnicodeEncodeError:
         return (Fault("$", "a string holds one half of a surrogate pair, which is no character"),)
     except ValueError as error:
@@ -86,6 +118,14 @@ def schema_faults(validator: jsonschema_rs.Validator, value: Plain) -> tuple[Fau
     if len(found) > MOST_FAULTS:
         return (*found[:MOST_FAULTS], Fault("$", "and further faults"))
     return tuple(found)
+
+
+_MOST_EXPLAINED = 20_000
+_MOST_CHECKED = 1_000_000
+"""How often subschemas may apply in finding all faults, and in finding out whether there are any: a second of work."""
+
+_SOMEWHERE = Fault("$", "does not fit the schema, which has too many alternatives for it to say where")
+_UNCHECKED = Fault("$", "cannot be checked: the schema has too many alternatives for a value that nests as far")
 
 
 def _each(errors: Iterator[jsonschema_rs.ValidationError]) -> Iterator[Fault]:
