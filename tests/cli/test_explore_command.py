@@ -353,3 +353,32 @@ def test_line_is_there_as_soon_as_its_branch_ended(configured: Command, spawn: C
         assert (line["branch"], line["outcome"]) == ("once", "exhausted")
         assert process.poll() is None
         process.kill()
+
+
+def test_failed_opening_is_told_once(furcate_command: Command, configured: Command, plan: Path) -> None:
+    """In plain lines a failed opening has one line, which says why."""
+    with StubProvider.in_thread(error(400, "no such model")) as stub:
+        configured(stub.base_url)
+        said = furcate_command("explore", "plan.toml", "a.txt")
+    (line,) = [line for line in said.err.splitlines() if line.startswith("a.txt: opening: failed")]
+    assert "no such model" in line
+
+
+def test_opening_that_was_cut_off_is_not_called_wrong(furcate_command: Command, configured: Command) -> None:
+    """A branch tells that the opening's answer was cut off, and so was never checked."""
+    Path("plan.toml").write_text(
+        '[opening]\nmessages = [{ role = "user", template = "x" }]\ncontract = { schema = "form.json" }\n'
+        '[[branches]]\nname = "b"\nfollow_ups = ["more"]\n'
+    )
+    Path("form.json").write_text('{"type": "object"}')
+
+    def reply(request: StubRequest) -> Answer:
+        return answer('{"a": ', finish_reason="length") if len(request.body["messages"]) == 1 else answer("ok")
+
+    with StubProvider.in_thread(reply) as stub:
+        configured(stub.base_url)
+        said = furcate_command("explore", "plan.toml")
+    assert said.status == 1
+    assert "b: stopped, turn 1/1" in said.err
+    assert "the opening's answer was cut off, so it was not checked" in said.err
+    assert "branches without an answer that meets its contract: 1" in said.err

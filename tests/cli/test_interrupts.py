@@ -47,7 +47,7 @@ def plan(folder: Path) -> Path:
 
 
 @pytest.mark.field(78)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_finished_branches_are_kept_and_the_rest_is_cancelled(
     configured: Command, spawn: Command, plan: Path, loop: str, number: signal.Signals
 ) -> None:

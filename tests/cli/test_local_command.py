@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from furcate.cli._local import _reachable
+from furcate.cli._told import changes_told
 from furcate.local import WEIGHTS, weights_path
 
 Command = Callable[..., Any]
@@ -63,3 +65,18 @@ def test_server_prints_its_table_and_ends_with_ctrl_c(spawn: Command, loop: str)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "serving until Ctrl-C\n")
+
+
+def test_address_of_every_interface_is_given_as_one_to_ask() -> None:
+    """An address that can only be listened on is replaced by this machine's own."""
+    assert _reachable("http://0.0.0.0:81/v1") == "http://127.0.0.1:81/v1"
+    assert _reachable("http://[::]:81/v1") == "http://[::1]:81/v1"
+    assert _reachable("http://10.0.0.1:81/v1") == "http://10.0.0.1:81/v1"
+
+
+def test_equal_lines_of_progress_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Progress that stands still says nothing more."""
+    tell = changes_told()
+    for text in ("0 bytes", "0 bytes", "5 bytes", "5 bytes"):
+        tell(text)
+    assert capsys.readouterr().err == "0 bytes\n5 bytes\n"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from furcate.cli._plan import ExplorePlan, check_names, is_plan, read_plan, read_toml
+from furcate.cli._plan import ExplorePlan, check_names, is_plan, read_plan
+from furcate.orchestrator._config import read_toml
 from furcate.orchestrator._config_read import Report
 from furcate.primitives._resources import MessageTemplate, Profile, Prompt
 
@@ -172,7 +173,7 @@ def test_file_that_is_no_toml_is_told(tmp_path: Path) -> None:
     latin.write_bytes(b"a = '\xe9'")
     for path, told in ((broken, "no TOML"), (latin, "is no UTF-8 text"), (tmp_path / "gone", "cannot be read")):
         report = Report(str(path))
-        assert read_toml(path, report) == {}
+        assert read_toml(report, path) is None
         (fault,) = map(str, report.faults)
         assert fault.startswith(str(path))
         assert told in fault

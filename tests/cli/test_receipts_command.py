@@ -104,7 +104,7 @@ def test_run_refuses_a_place_for_receipts(furcate_command: Command, configured: 
     configured("http://127.0.0.1:9/v1")
     said = furcate_command("run", "-m", "x", "--receipts", "no/r.jsonl")
     assert said.status == 2
-    assert said.err.startswith("furcate: --receipts no/r.jsonl cannot be written: No such file or directory; name")
+    assert said.err == "furcate: --receipts no/r.jsonl: there is no folder no; make it first\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")

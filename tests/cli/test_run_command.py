@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import furcate.cli
-from furcate.testing import Answer, StubProvider, StubRequest, answer, error_in_stream
+from furcate.testing import Answer, StubProvider, StubRequest, answer, error, error_in_stream
 
 Command = Callable[..., Any]
 SOURCES = str(Path(furcate.cli.__file__).parents[2])
@@ -196,3 +196,14 @@ def test_interrupted_run_ends_at_once(configured: Command, spawn: Command, loop:
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
     assert err == "furcate: interrupted; the answer is not complete\n"
+
+
+def test_long_wait_is_told(furcate_command: Command, configured: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that waits for as long as a server asked for says so, and why."""
+    monkeypatch.setattr("furcate.cli._run._LONG_S", 0.0)
+    with StubProvider.in_thread([error(429, "slow down", headers=(("retry-after", "0"),)), answer("Hi")]) as stub:
+        path = configured(stub.base_url)
+        path.write_text(path.read_text().replace("attempts = 1", "attempts = 2"))
+        said = furcate_command("run", "-m", "x")
+    assert (said.status, said.out) == (0, "Hi\n")
+    assert said.err.startswith("furcate: waiting 0 s before the next attempt, since the last one failed: rate_limit")

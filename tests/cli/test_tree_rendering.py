@@ -120,3 +120,31 @@ async def test_last_tree_stays_and_others_may_write_in_between() -> None:
     # The cursor is shown again, and nothing after the result goes up beyond the tree's own three lines.
     assert after.rstrip().endswith("\x1b[?25h")
     assert after.index("a.txt") < after.index("\x1b[1A")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_numbers_keep_their_room(width: int) -> None:
+    """Long details, paths and names are shortened in place of the numbers; of names the ends are kept."""
+    path = "/home/somebody/projects/archive/2024/a-rather-long-folder-name/chapter-17.txt"
+    forest = plant([path], [("a branch with a name that goes on and on", 2), ("short", 12)])
+    forest = fold(forest, Key(0), Begun(), at_s=1.0)
+    forest = fold(forest, Key(0), finished(Usage(input_tokens=123_456, output_tokens=7890)), at_s=3.5)
+    forest = fold(forest, Key(0, 0), Begun(), at_s=4.0)
+    forest = fold(forest, Key(0, 1), Begun(), at_s=4.0)
+    forest = fold(forest, Key(0, 1), Ended("failed", "timeout: " + "no answer came " * 20), at_s=105.0)
+    heading, opening, first, second = drawn(forest, width=width)
+    assert heading.split() == ["state", "turn", "in", "out", "time"]
+    assert opening.split()[-5:] == ["done", "123,456", "7,890", "2.5", "s"]
+    assert opening.startswith("/h")
+    assert "…" in opening.split()[0]
+    assert opening.split()[0].endswith("-17.txt")
+    assert first.split()[-4:] == ["callback", "0/2", "6.0", "s"]
+    assert "101.0 s timeout" in second
+    assert second.endswith("…")
+    assert all(len(line) <= width for line in (heading, opening, first, second))
+
+
+def test_names_have_all_the_room_that_details_leave() -> None:
+    """Nothing is shortened where it fits."""
+    forest = plant(["docs/a-file-of-some-length.txt"], [("left", 2)])
+    assert drawn(forest, width=80)[1].split()[0] == "docs/a-file-of-some-length.txt"

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
+import anyio
 import attrs
 from attrs import frozen
+from minijinja import Environment, TemplateError
 
+from furcate.cli._callables import CallableError, Function
 from furcate.cli._plan import Ask, BranchPlan, ExplorePlan, default_profile
 from furcate.cli._setup import Setup
-from furcate.cli._told import one_line
-from furcate.orchestrator._config_read import Report
 from furcate.orchestrator._coordinator import Action, Continue, NextAction, Stop, Turn
 from furcate.primitives._errors import RequestError
 from furcate.primitives._request import Request
 from furcate.primitives._resources import Prompt
 
-Function: TypeAlias = Callable[[Turn], Awaitable[Action]]
-"""A branch's callable, as the application wrote it."""
+_INPUTS = "inputs"
+_SYNTAX = Environment()
 
 
 @frozen
 class Asking:
-    """Make the requests of a plan under a configuration."""
+    """Make the requests of a plan under a configuration.
+
+    Attributes:
+        plan: the plan.
+        setup: its configuration.
+        interrupt: ends all work as Ctrl-C does, for a callable that raises KeyboardInterrupt; None lets it through.
+    """
 
     plan: ExplorePlan
     setup: Setup
+    interrupt: Callable[[], None] | None = None
 
     def request(self, ask: Ask, source: Path | None) -> Request:
         """Make the request for one place of the plan.
@@ -105,7 +109,20 @@ class Asking:
 
     def _called(self, function: Function) -> NextAction:
         async def drive(turn: Turn) -> Action:
-            action = await function(turn)
+            try:
+                action = await function(turn)
+            except SystemExit as leaving:
+                # The event loop would drop everything for it, the branches of others included.
+                raise CallableError(
+                    f"the callable tried to leave the program (SystemExit {leaving.code}); let it raise an error, or "
+                    "return Stop()"
+                ) from leaving
+            except KeyboardInterrupt:
+                if self.interrupt is None:
+                    raise
+                self.interrupt()
+                await anyio.sleep_forever()
+                raise  # not reached: the work is cancelled
             return Continue(self.with_default(action.request)) if isinstance(action, Continue) else action
 
         return drive
@@ -121,54 +138,12 @@ class Asking:
 
 
 def _looks_at_inputs(prompt: Prompt) -> bool:
-    return any("inputs" in message.template for message in prompt.messages)
+    return any(_INPUTS in _names(message.template) for message in prompt.messages)
 
 
-def load_callables(plan: ExplorePlan, report: Report) -> dict[str, Function]:
-    """Import the callables of a plan's branches, by branch name; what cannot be had goes to the report.
-
-    Modules are looked for in the plan's folder, then in the current one, then wherever Python looks.
-    """
-    wanted = [(number, branch) for number, branch in enumerate(plan.branches) if branch.callable is not None]
-    if not wanted:
-        return {}
-    for folder in (Path.cwd(), plan.path.parent.absolute()):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-    importlib.invalidate_caches()
-    loaded: dict[str, Function] = {}
-    for number, branch in wanted:
-        assert branch.callable is not None
-        found = _load(branch.callable)
-        if isinstance(found, str):
-            report.add(
-                f"branches[{number}]", "callable", found, remedy='name an "async def function(turn)" of a module'
-            )
-        else:
-            loaded[branch.name] = found
-    return loaded
-
-
-def _load(name: str) -> Function | str:
-    """Import a callable, or say why it is not to be had."""
-    module, _, path = name.partition(":")
+def _names(template: str) -> set[str]:
+    """Give the variables that a template takes from outside; none where it is no template, which is told elsewhere."""
     try:
-        found: object = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            return f"there is no module {module!r} beside the plan or in this folder"
-        return f"module {module!r} cannot be imported: {one_line(str(error))}"
-    except (Exception, SystemExit) as error:
-        return f"module {module!r} cannot be imported: {type(error).__name__}: {one_line(str(error))}"
-    for step in path.split("."):
-        found = getattr(found, step, None)
-        if found is None:
-            return f"module {module!r} has no {path!r}"
-    if not inspect.iscoroutinefunction(found):
-        return f"{name!r} is {'no async function' if callable(found) else 'not callable'}"
-    try:
-        inspect.signature(found).bind(None)
-    except TypeError:
-        return f"{name!r} does not take one argument, the turn"
-    function: Function = found
-    return function
+        return set(_SYNTAX.undeclared_variables_in_str(template))
+    except TemplateError:
+        return set()

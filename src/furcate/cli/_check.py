@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from furcate.cli._plan import is_plan, read_toml
+from furcate.cli._plan import is_plan
 from furcate.cli._plan_check import load_plan
 from furcate.cli._setup import DEFAULT_CONFIG
 from furcate.cli._told import USAGE, WELL, one_line, say
-from furcate.orchestrator._config import Resources, find_faults, load_config
+from furcate.orchestrator._config import Resources, find_faults, load_config, read_toml
 from furcate.orchestrator._config_read import Report
 from furcate.primitives._errors import ConfigError
 
@@ -23,7 +23,7 @@ def check(file: Path) -> int:
 
     Every fault has a line of its own on stderr.
     """
-    if is_plan(read_toml(file, Report(str(file)))):
+    if is_plan(read_toml(Report(str(file)), file) or {}):
         return _check_plan(file)
     faults = find_faults(file)
     if faults:

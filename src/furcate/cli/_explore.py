@@ -10,19 +10,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
 
+import attrs
 import click
 from attrs import frozen
 from rich.console import Console
 
-from furcate.cli._asking import Asking, Function
+from furcate.cli._asking import Asking
+from furcate.cli._callables import Function
 from furcate.cli._exploring import Exploration, Limits, Source
+from furcate.cli._files import check_target, files_of, is_special, module_file
 from furcate.cli._lines import LineWriter
 from furcate.cli._loop import Interruption, run_on
+from furcate.cli._output import stdout_is_closed
 from furcate.cli._plan import Ask
-from furcate.cli._plan_check import load_plan
+from furcate.cli._plan_check import Loaded, load_plan
 from furcate.cli._receipt_log import ReceiptLog
 from furcate.cli._setup import config_option, loop_option, make_ready, receipts_option
-from furcate.cli._told import FAILED, WELL, complain, say
+from furcate.cli._told import FAILED, INTERRUPTED, WELL, complain, say
 from furcate.cli._tree import Screen, TreeScreen, screen_for
 from furcate.orchestrator._config_read import Report
 from furcate.orchestrator._engine import Engine
@@ -88,12 +92,7 @@ def explore(
     assert loaded is not None
     asking = Asking(loaded.plan, loaded.setup)
     sources = _sources(inputs)
-    if out != "-":
-        _check_target("--out", Path(out), sources)
-    if receipts is not None:
-        _check_target("--receipts", receipts, sources)
-        if out != "-" and receipts.resolve() == Path(out).resolve():
-            raise RequestError(f"--receipts {receipts} is the file of --out too; name another file")
+    _check_targets(loaded, sources, out, receipts=receipts)
     log = ReceiptLog(receipts)
     engine = loaded.setup.engine([log])
     backends = _check_requests(engine, asking, sources)
@@ -128,6 +127,8 @@ def _sources(inputs: tuple[str, ...]) -> tuple[Source, ...]:
 
 def _readable(name: str) -> Path:
     path = Path(name)
+    if is_special(path):
+        raise RequestError(f"input {name} is no regular file; save it first")
     try:
         path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -138,14 +139,21 @@ def _readable(name: str) -> Path:
     return path
 
 
-def _check_target(option: str, path: Path, sources: tuple[Source, ...]) -> None:
-    if not path.parent.is_dir():
-        raise RequestError(f"{option} {path}: there is no folder {path.parent}; make it first")
-    if path.is_dir():
-        raise RequestError(f"{option} {path} is a folder; name a file")
-    for source in sources:
-        if source.path is not None and path.exists() and path.samefile(source.path):
-            raise RequestError(f"{option} {path} is an input of this exploration; name another file")
+def _check_targets(loaded: Loaded, sources: tuple[Source, ...], out: str, *, receipts: Path | None) -> None:
+    """Check that nothing that the exploration reads is written over."""
+    if out == "-" and stdout_is_closed():
+        raise RequestError("stdout is closed, so that the results would be lost; give --out FILE")
+    read = files_of(loaded.setup.path, "the configuration")
+    read |= files_of(loaded.plan.path, "the plan")
+    for function in loaded.functions.values():
+        module = module_file(function)
+        if module is not None:
+            read[module] = "the module of a callable"
+    read |= {source.path: "an input of this exploration" for source in sources if source.path is not None}
+    if out != "-":
+        check_target("--out", Path(out), read)
+    if receipts is not None:
+        check_target("--receipts", receipts, read if out == "-" else {**read, Path(out): "the file of --out too"})
 
 
 def _opened(out: str) -> AbstractContextManager[BinaryIO]:
@@ -184,9 +192,10 @@ async def _explore(job: Job, interruption: Interruption) -> int:
         await make_ready(job.asking.setup, job.backends)
     if interruption.caught:
         complain("interrupted before anything was asked")
-        return FAILED
+        return INTERRUPTED
     async with job.engine:
-        exploration = Exploration(job.engine, job.asking, job.sources, functions=job.functions, limits=job.limits)
+        asking = attrs.evolve(job.asking, interrupt=interruption.interrupt)
+        exploration = Exploration(job.engine, asking, job.sources, functions=job.functions, limits=job.limits)
         console = Console(file=sys.stderr, highlight=False, soft_wrap=False)
         screen = screen_for(console, exploration.forest)
         # A callback that prints must not end up among the results.
@@ -212,7 +221,7 @@ def _conclude(job: Job, exploration: Exploration, screen: Screen) -> int:
     ended = ", ".join(f"{number} {state}" for state, number in counts.items())
     say(f"branches: {len(branches)} ({ended}); results in {job.out_name}")
     if exploration.unmet:
-        say(f"branches whose last checked answer does not meet its contract: {exploration.unmet}")
+        say(f"branches without an answer that meets its contract: {exploration.unmet}")
     if exploration.undelivered is not None:
         error = exploration.undelivered
         complain(f"results cannot be written to {job.out_name} any more ({error.strerror or error}); stopped")

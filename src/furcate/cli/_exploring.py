@@ -13,7 +13,8 @@ import anyio.abc
 import attrs
 from attrs import frozen
 
-from furcate.cli._asking import Asking, Function
+from furcate.cli._asking import Asking
+from furcate.cli._callables import Function
 from furcate.cli._forest import Begun, Ended, Forest, Heard, Key, State, fold, plant
 from furcate.cli._lines import Facts, LineWriter, branch_line
 from furcate.cli._plan import BranchPlan
@@ -23,7 +24,7 @@ from furcate.groups import Group
 from furcate.orchestrator._branches import Branch, open_branches
 from furcate.orchestrator._coordinator import Action, NextAction, Turn
 from furcate.orchestrator._engine import Engine
-from furcate.primitives._observations import CoordinatorFinished, Observation
+from furcate.primitives._observations import CoordinatorFinished, Observation, RunFinished
 from furcate.primitives._result import Result
 
 
@@ -70,7 +71,7 @@ class BranchRun:
         self.plan = plan
         self.key = key
         self.handle: Branch | None = None
-        self.latest = opening
+        self.latest = self._opening = opening
         self.checked = opening if opening.validation.status != "not_requested" else None
         self.turns = 0
         self.placed = False
@@ -90,9 +91,15 @@ class BranchRun:
         return await self._drive(turn)
 
     @property
-    def unmet(self) -> bool:
-        """Whether the last answer that was to meet a contract does not."""
-        return self.checked is not None and unmet(self.checked)
+    def unmet(self) -> str:
+        """How the last answer that was to meet a contract does not; empty where it does, or where there is none."""
+        if self.checked is None or not unmet(self.checked):
+            return ""
+        answer = "opening's answer" if self.checked is self._opening else "last answer under a contract"
+        if self.checked.validation.status == "failed":
+            return f"the {answer} does not meet its contract"
+        ended = "is a refusal" if self.checked.stop_reason == "refusal" else "was cut off"
+        return f"the {answer} {ended}, so it was not checked"
 
 
 class Exploration:
@@ -109,7 +116,7 @@ class Exploration:
         group: counts all runs.
         forest: what goes on.
         problems: one sentence for each opening or branch that failed.
-        unmet: how many branches ended on an answer that does not meet its contract.
+        unmet: how many branches ended without an answer that meets its contract.
         undelivered: why results could not be written, where they could not.
     """
 
@@ -212,7 +219,9 @@ class Exploration:
     def _hear(self, key: Key, heard: Heard) -> None:
         now_s = anyio.current_time()
         self.forest = fold(self.forest, key, heard, at_s=now_s)
-        if self._screen is not None:
+        # An opening's failure is told once its error is there, which says more.
+        failed = isinstance(heard, RunFinished) and heard.status == "failed"
+        if self._screen is not None and not failed:
             self._screen.changed(self.forest, key, now_s)
 
     def _hear_branch(self, run: BranchRun, heard: Observation) -> None:
@@ -236,9 +245,8 @@ class Exploration:
         state: State = "cancelled"
         if handle.outcome is not None:
             state = handle.outcome.value
-            if run.unmet:
-                self.unmet += 1
-                detail = "the last checked answer does not meet its contract"
+            detail = run.unmet
+            self.unmet += bool(detail)
         elif handle.status == "failed" and handle.error is not None:
             state, error, detail = "failed", described(handle.error), sentence(handle.error)
             self._note(run.key, detail)

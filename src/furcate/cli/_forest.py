@@ -192,7 +192,7 @@ def _after_run(node: Node, heard: RunFinished, at_s: float) -> Node:
     if node.turns is not None:
         return attrs.evolve(node, usage=usage)
     states: dict[str, State] = {"succeeded": "done", "failed": "failed", "cancelled": "cancelled"}
-    detail = "validation failed" if heard.validation == "failed" else heard.failure_kind or ""
+    detail = "validation failed" if heard.validation == "failed" else heard.failure_kind or heard.failure_reason or ""
     return attrs.evolve(node, usage=usage, state=states[heard.status], detail=detail, ended_s=at_s)
 
 

@@ -6,8 +6,8 @@ import click
 
 from furcate.cli._loop import Interruption, run_on
 from furcate.cli._setup import loop_option
-from furcate.cli._told import FAILED, WELL, say
-from furcate.local import WEIGHTS, fetch, serve, status
+from furcate.cli._told import FAILED, WELL, changes_told, say
+from furcate.local import MODEL_NAME, WEIGHTS, fetch, serve, status
 from furcate.orchestrator._embedded import embedded_server
 from furcate.primitives._wire import Address
 
@@ -44,7 +44,7 @@ def fetch_weights(loop: str) -> int:
 
     async def command(interruption: Interruption) -> int:
         with interruption.scope():
-            click.echo(await fetch(say))
+            click.echo(await fetch(changes_told()))
         return WELL
 
     return run_on(loop, command)
@@ -61,12 +61,20 @@ def serve_model(host: str, port: int, loop: str) -> int:
     embedded_server()  # says in a sentence what to install
 
     def ready(address: Address) -> None:
-        click.echo(f'[backends.served]\nbase_url = "{address.base_url}"\napi_key = "{address.api_key}"')
+        click.echo(
+            f'[backends.served]\nbase_url = "{_reachable(address.base_url)}"\napi_key = "{address.api_key}"\n\n'
+            f'[profiles.served]\nbackend = "served"\nmodel = "{MODEL_NAME}"'
+        )
         say("serving until Ctrl-C")
 
     async def command(interruption: Interruption) -> int:
         with interruption.scope():
-            await serve(ready, host=host, port=port, progress=say)
+            await serve(ready, host=host, port=port, progress=changes_told())
         return WELL
 
     return run_on(loop, command)
+
+
+def _reachable(base_url: str) -> str:
+    """Give an address to ask: the one that stands for all of a machine's addresses is only one to listen on."""
+    return base_url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")

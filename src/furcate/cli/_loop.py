@@ -13,12 +13,11 @@ import anyio.abc
 
 from furcate.cli._told import INTERRUPTED
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 class Interruption:
-    """Cancel what a command is working on at the first SIGINT or SIGTERM.
+    """Cancel what a command is working on at the first SIGINT, SIGTERM or SIGHUP.
 
     Attributes:
         signalled: whether a signal came.
@@ -78,14 +77,21 @@ async def _watched(command: Command) -> int:
 async def _watch(
     interruption: Interruption, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
-    with anyio.open_signal_receiver(*_SIGNALS) as signals:
-        _count_signals()
+    heeded = _heeded()
+    with anyio.open_signal_receiver(*heeded) as signals:
+        _count_signals(heeded)
         task_status.started()
         async for _ in signals:
             interruption.interrupt()
 
 
-def _count_signals() -> None:
+def _heeded() -> tuple[signal.Signals, ...]:
+    """Give the signals that end work; a terminal that goes away is not among them under nohup."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hangs_up else ()))
+
+
+def _count_signals(heeded: tuple[signal.Signals, ...]) -> None:
     """Put a counter in front of the event loop's handlers; the loop restores what was there before them."""
     seen = 0
 
@@ -94,7 +100,8 @@ def _count_signals() -> None:
 
         def handle(received: int, frame: FrameType | None) -> None:
             nonlocal seen
-            seen += 1
+            # A terminal that goes away may say so more than once.
+            seen += received != signal.SIGHUP
             if seen > 1:
                 leave_at_once()
             if callable(loops_own):
@@ -102,7 +109,7 @@ def _count_signals() -> None:
 
         return handle
 
-    for number in _SIGNALS:
+    for number in heeded:
         signal.signal(number, handler_before(number))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import logging
 import os
@@ -92,14 +93,30 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return FAILED
+    except OSError as error:
+        return _lost(error) if _is_of_stdout(error) else _told(error, debug=debug)
     except Exception as error:
-        if debug:
-            say(traceback.format_exc().rstrip())
-        if all(isinstance(leaf, FurcateError) for leaf in leaves(error)):
-            complain(sentence(error))
-        else:
-            complain(f"unexpected {sentence(error)}; `furcate --debug ...` shows where")
-        return exit_status(error)
+        return _told(error, debug=debug)
+
+
+def _told(error: Exception, *, debug: bool) -> int:
+    if debug:
+        say("".join(traceback.format_exception(error)).rstrip())
+    if all(isinstance(leaf, FurcateError) for leaf in leaves(error)):
+        complain(sentence(error))
+    else:
+        complain(f"unexpected {sentence(error)}; `furcate --debug ...` shows where")
+    return exit_status(error)
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Tell whether it was what a command said that could not be written: the commands say it by way of click."""
+    return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _lost(error: OSError) -> int:
+    complain(f"stdout cannot be written ({error.strerror or error}); what was to be said there is lost")
+    return FAILED
 
 
 def _open_missing_streams() -> None:
@@ -118,8 +135,10 @@ def _flushed(status: int) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
             _discard(stream)
+            if stream is sys.stdout and status == WELL and isinstance(error, OSError) and error.errno != errno.EPIPE:
+                status = _lost(error)
     return status
 
 

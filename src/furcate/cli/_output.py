@@ -21,11 +21,21 @@ _ERASE_LINE = "\r\x1b[2K"
 _MARKER_LENGTH = 3
 
 
+def stdout_is_closed() -> bool:
+    """Tell whether the process began without a standard output, so that what is written there goes nowhere."""
+    return sys.__stdout__ is None
+
+
 class Output:
-    """Write to stdout; nobody reading it is no error."""
+    """Write to stdout; nobody reading it any more is no error.
+
+    Attributes:
+        problem: why something could not be written, other than for want of a reader; None where all was.
+    """
 
     def __init__(self) -> None:
         self._open_line = False
+        self.problem: OSError | None = None
 
     def put(self, text: str) -> None:
         """Write text as it is."""
@@ -38,8 +48,10 @@ class Output:
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-        except (OSError, ValueError):
+        except (BrokenPipeError, ValueError):
             return
+        except OSError as error:
+            self.problem = self.problem or error
 
     def end_line(self) -> None:
         """End the line where text has left one open."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from furcate.orchestrator._config_read import (
     Reader,
     Report,
     Table,
-    Wrong,
     anything,
     described,
     guess,
@@ -23,7 +21,7 @@ from furcate.orchestrator._config_read import (
     text,
     whole,
 )
-from furcate.orchestrator._config_tables import Surroundings, read_prompt, read_text
+from furcate.orchestrator._config_tables import Surroundings, read_prompt
 from furcate.primitives._contract import Contract
 from furcate.primitives._errors import SchemaError
 from furcate.primitives._json import FrozenMap
@@ -101,19 +99,6 @@ class ExplorePlan:
     opening: Ask
     input: str
     branches: tuple[BranchPlan, ...]
-
-
-def read_toml(path: Path, report: Report) -> dict[str, Any]:
-    """Read a TOML file; what is wrong with it goes to the report, and it counts as empty then."""
-    try:
-        return tomllib.loads(read_text(path).replace("\r\n", "\n"))
-    except tomllib.TOMLDecodeError as error:
-        report.add("", "", f"no TOML: {error}", remedy="mend the file there")
-    except RecursionError:
-        report.add("", "", "no TOML that can be read: it nests too deeply", remedy="mend the file")
-    except Wrong as wrong:
-        report.add("", "", wrong.problem.removeprefix(f"{path} "), remedy=wrong.remedy)
-    return {}
 
 
 def is_plan(content: Mapping[str, object]) -> bool:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from attrs import frozen
 
-from furcate.cli._asking import Function, load_callables
-from furcate.cli._plan import CONFIG_TABLES, ExplorePlan, check_names, is_plan, read_plan, read_toml
+from furcate.cli._callables import Function, load_callables
+from furcate.cli._plan import CONFIG_TABLES, ExplorePlan, check_names, is_plan, read_plan
 from furcate.cli._setup import Setup, choose
-from furcate.orchestrator._config import load_config
+from furcate.orchestrator._config import load_config, read_toml
 from furcate.orchestrator._config_read import Report
 from furcate.primitives._errors import ConfigError
 
@@ -41,8 +41,8 @@ def load_plan(path: Path, config: Path | None, report: Report) -> Loaded | None:
     Returns:
         None where something is wrong.
     """
-    content = read_toml(path, report)
-    if report.faults:
+    content = read_toml(report, path)
+    if content is None:
         return None
     if not is_plan(content):
         report.add("opening", "", "missing", remedy="a plan has a table [opening] and tables [[branches]]")

@@ -10,9 +10,10 @@ from typing import Any
 import click
 from attrs import frozen
 
+from furcate.cli._files import check_target, files_of, is_special
 from furcate.cli._lines import json_line, usage_fields, validation_fields
 from furcate.cli._loop import Interruption, run_on
-from furcate.cli._output import Output, Screen
+from furcate.cli._output import Output, Screen, stdout_is_closed
 from furcate.cli._receipt_log import ReceiptLog
 from furcate.cli._setup import Setup, choose, config_option, loop_option, make_ready, receipts_option
 from furcate.cli._told import FAILED, WELL, complain, ending, one_line, say, tools_line, unmet, usage_line
@@ -22,10 +23,13 @@ from furcate.primitives._contract import Contract
 from furcate.primitives._errors import RequestError, UnknownNameError
 from furcate.primitives._json import FrozenMap, Json, Plain
 from furcate.primitives._message import Message
+from furcate.primitives._observations import AttemptsPaused, Observation
 from furcate.primitives._request import Request
 from furcate.primitives._result import Result
 from furcate.primitives._settings import Settings
 from furcate.report import cited_in, list_sources, reopened, sources_text
+
+_LONG_S = 2.0
 
 
 @frozen(kw_only=True)
@@ -85,9 +89,13 @@ def run(
     final answer alone. The sources of a text that cites any are listed under it.
     """
     setup = choose(config)
-    request = _request(Asked(prompt=prompt, **options), setup)
+    asked = Asked(prompt=prompt, **options)
+    request = _request(asked, setup)
+    if as_json and stdout_is_closed():
+        raise RequestError("stdout is closed, so that the answer would be lost; leave it open, or leave out --json")
+    _check_files(asked, setup, receipts)
     log = ReceiptLog(receipts)
-    engine = setup.engine([log])
+    engine = setup.engine([log, _tell_pause])
     try:
         backend = engine.inspect_backend(str(engine.prepare(request).details()["backend"]))
     except UnknownNameError as error:
@@ -110,6 +118,27 @@ def run(
     return status
 
 
+def _check_files(asked: Asked, setup: Setup, receipts: Path | None) -> None:
+    """Check that inputs can be read twice, and that receipts are not written over what is read."""
+    given = [Path(_pair(text, "--input", "NAME=FILE")[1]) for text in asked.inputs]
+    for path in given:
+        if is_special(path):
+            raise RequestError(f"input {path} is no regular file; save it first")
+    if receipts is None:
+        return
+    read = files_of(setup.path, "the configuration")
+    read |= {path: "a file that this run reads" for path in (*given, asked.vars_file, asked.schema) if path is not None}
+    check_target("--receipts", receipts, read)
+
+
+def _tell_pause(event: Observation) -> None:
+    """Tell of a pause that people would take for a standstill."""
+    if isinstance(event, AttemptsPaused) and event.wait_s >= _LONG_S:
+        complain(
+            f"waiting {event.wait_s:,.0f} s before the next attempt, since the last one failed: {event.failure_kind}"
+        )
+
+
 async def _answer(engine: Engine, request: Request, *, as_json: bool) -> int:
     screen = Screen() if not as_json and sys.stdout.isatty() else None
     watching = Watching(screen)
@@ -119,16 +148,21 @@ async def _answer(engine: Engine, request: Request, *, as_json: bool) -> int:
             result = stream.result
     finally:
         watching.end()
-    if as_json:
-        Output().put_bytes(json_line(_described(result)))
-    elif screen is None:
-        _put_whole(result)
-    return _conclude(result)
-
-
-def _put_whole(result: Result) -> None:
-    """Write an answer to where no terminal is: as it came, and its sources under it."""
     output = Output()
+    if as_json:
+        output.put_bytes(json_line(_described(result)))
+    elif screen is None:
+        _put_whole(output, result)
+    status = _conclude(result)
+    if output.problem is not None:
+        reason = output.problem.strerror or output.problem
+        complain(f"the answer cannot be written to stdout ({reason}) and is lost")
+        return FAILED
+    return status
+
+
+def _put_whole(output: Output, result: Result) -> None:
+    """Write an answer to where no terminal is: as it came, and its sources under it."""
     output.put(result.text)
     output.end_line()
     cited = cited_in(result.message)
@@ -150,7 +184,7 @@ def _request(asked: Asked, setup: Setup) -> Request:
         raise RequestError("nothing to say: name a configured prompt, or give a message with -m")
     if asked.repairs is not None and asked.schema is None:
         raise RequestError("--repairs goes with --schema: there is nothing to repair without one")
-    texts = [sys.stdin.read() if text == "-" else text for text in asked.messages]
+    texts = [_from_stdin() if text == "-" else text for text in asked.messages]
     if not all(text.strip() for text in texts):
         raise RequestError("a message is empty; give -m some text")
     system = (Message.system(asked.system),) if asked.system else ()
@@ -165,6 +199,14 @@ def _request(asked: Asked, setup: Setup) -> Request:
         settings=Settings(max_output_tokens=limit) if limit is not None else None,
         capture=True,
     )
+
+
+def _from_stdin() -> str:
+    try:
+        # Python would read what is no text as half characters where the locale says nothing of UTF-8.
+        return sys.stdin.buffer.read().decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"-m -: stdin holds no UTF-8 text (byte {error.start}); convert it to UTF-8") from error
 
 
 def _default_profile(prompt: str | None, setup: Setup) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 from attrs import frozen
 
-from furcate.cli._told import say
+from furcate.cli._told import changes_told, say
 from furcate.local import MODEL_NAME, fetch
 from furcate.local._weights import present_at_a_glance
 from furcate.orchestrator._config import Resources, check_resources, load_config
@@ -101,7 +101,7 @@ async def make_ready(setup: Setup, backends: Iterable[Backend]) -> None:
     if any(backend.kind == "embedded" for backend in backends):
         embedded_server()  # says in a sentence what to install
         if not present_at_a_glance():
-            await fetch(say)
+            await fetch(changes_told())
 
 
 def config_option(function: _Function) -> _Function:

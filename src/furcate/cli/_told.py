@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from furcate.primitives._errors import (
     ConfigError,
@@ -42,6 +42,19 @@ def say(text: str) -> None:
         file.flush()
     except (OSError, ValueError, LookupError):
         return
+
+
+def changes_told() -> Callable[[str], None]:
+    """Give what says lines, but none that equals the one before it."""
+    last = ""
+
+    def tell(text: str) -> None:
+        nonlocal last
+        if text != last:
+            last = text
+            say(text)
+
+    return tell
 
 
 def complain(text: str) -> None:

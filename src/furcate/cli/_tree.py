@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Protocol
 
 import anyio
 from attrs import frozen
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +19,18 @@ from furcate.cli._told import one_line, say
 from furcate.primitives._usage import Usage
 
 _REFRESH_S = 0.125
+_COLUMNS: tuple[tuple[str, JustifyMethod], ...] = (
+    ("", "left"),
+    ("state", "left"),
+    ("turn", "right"),
+    ("in", "right"),
+    ("out", "right"),
+    ("time", "right"),
+    ("", "left"),
+)
+# Wide enough for what most numbers come to, so that the columns stay where they are while the numbers grow.
+_LEAST = (12, 10, 4, 5, 5, 7, 0)
+_LEAST_NAME, _LEAST_DETAIL = 12, 10
 _QUIET = ("waiting", "queued", "callback")
 _STYLES = {
     "generating": "cyan",
@@ -95,35 +108,70 @@ def render(forest: Forest, now_s: float, lines: int | None = None) -> Renderable
         now_s: the event loop's clock.
         lines: how many lines there are; None draws all of it.
     """
-    cut = _cut(forest, lines)
-    table = Table(box=None, pad_edge=False, show_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True, overflow="ellipsis", ratio=3, min_width=12)
-    table.add_column("state", no_wrap=True, min_width=10)
-    for heading in ("turn", "in", "out", "time"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis", ratio=2, style="dim")
-    for view in cut.shown:
-        table.add_row(*_cells(view.opening, "", now_s))
-        for number, branch in enumerate(view.branches, start=1):
-            table.add_row(*_cells(branch, "└─ " if number == len(view.branches) else "├─ ", now_s))
-    parts: list[RenderableType] = [table]
-    if cut.ended:
-        parts.insert(0, Text(f"{cut.ended} more inputs have ended", style="dim"))
-    if cut.waiting:
-        parts.append(Text(f"{cut.waiting} more inputs below", style="dim"))
-    return Group(*parts)
+    return _Drawing(forest, now_s, lines)
+
+
+@frozen
+class _Drawing:
+    """Draw a forest into whatever width there is: numbers keep theirs, details give way first, then names."""
+
+    forest: Forest
+    now_s: float
+    lines: int | None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        cut = _cut(self.forest, self.lines)
+        rows = []
+        for view in cut.shown:
+            rows.append(_cells(view.opening, "", self.now_s))
+            for number, branch in enumerate(view.branches, start=1):
+                rows.append(_cells(branch, "└─ " if number == len(view.branches) else "├─ ", self.now_s))
+        if cut.ended:
+            yield Text(f"{cut.ended} more inputs have ended", style="dim")
+        yield _table(rows, options.max_width)
+        if cut.waiting:
+            yield Text(f"{cut.waiting} more inputs below", style="dim")
+
+
+def _table(rows: Sequence[Sequence[Text]], width: int) -> Table:
+    natural = [max([least, *(row[place].cell_len for row in rows)]) for place, least in enumerate(_LEAST)]
+    # One cell stands after each column.
+    left = width - sum(natural[1:-1]) - len(natural)
+    detail = max(min(natural[-1], left - natural[0]), min(natural[-1], _LEAST_DETAIL))
+    name = max(min(natural[0], left - detail), min(natural[0], _LEAST_NAME))
+    detail = max(0, min(detail, left - name))
+    table = Table(box=None, padding=(0, 1, 0, 0), show_edge=False, header_style="dim")
+    for (heading, justify), cells in zip(_COLUMNS, (name, *natural[1:-1], detail), strict=True):
+        table.add_column(heading, justify=justify, no_wrap=True, width=cells, overflow="ellipsis")
+    for row in rows:
+        table.add_row(_shortened(row[0], name), *row[1:])
+    return table
+
+
+def _shortened(name: Text, cells: int) -> Text:
+    """Take out a name's middle where it is too wide: what tells names apart stands at their ends, as in paths."""
+    if name.cell_len <= cells:
+        return name
+    plain = name.plain
+    head, tail = (cells - 1) // 3, ""
+    for char in reversed(plain):
+        if cell_len(char + tail) > cells - 1 - head:
+            break
+        tail = char + tail
+    beginning = set_cell_size(plain, head) if head > 0 else ""
+    return Text(f"{beginning}…{tail}")
 
 
 def _cells(node: Node, guide: str, now_s: float) -> tuple[Text, ...]:
     seconds = node.seconds(now_s)
     return (
-        Text(guide, style="dim") + Text(one_line(node.name)),
+        Text(guide + one_line(node.name)),
         Text(node.state, style=_STYLES.get(node.state, "dim")),
         Text(turns(node)),
         Text(tokens_in(node.usage)),
         Text(tokens_out(node.usage)),
         Text("" if seconds is None else f"{seconds:.1f} s"),
-        Text(one_line(node.detail)),
+        Text(one_line(node.detail), style="dim"),
     )
 
 
