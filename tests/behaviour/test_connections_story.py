@@ -313,3 +313,14 @@ def _sockets() -> int:
     if not folder.is_dir():
         pytest.skip("this system does not show a process its open files")
     return sum(os.readlink(entry).startswith("socket:") for entry in list(folder.iterdir()) if entry.is_symlink())
+
+
+def test_the_configuration_has_a_switch_for_stale_connections(tmp_path) -> None:
+    """The key is read from the file, and is on where it is left out."""
+    path = tmp_path / "furcate.toml"
+    path.write_text(
+        '[backends.a]\nbase_url = "https://a.example/v1"\nretry_stale_connection = false\n'
+        '[backends.b]\nbase_url = "https://b.example/v1"\n'
+    )
+    engine = furcate.Engine.from_config(path)
+    assert [engine.inspect_backend(name).retry_stale_connection for name in "ab"] == [False, True]

@@ -507,9 +507,18 @@ async def test_a_timeout_around_a_run_is_a_timeout(engine_for, ask) -> None:
     """Cancellation passes through untouched and closes the connection; the run is told as cancelled."""
     recorder = furcate.Recorder()
     async with StubProvider(no_head(silent=True)) as stub, engine_for(stub, observers=[recorder]) as engine:
-        with pytest.raises(TimeoutError), anyio.fail_after(0.1):
-            await engine.run(ask())
-        await stub.wait_until(lambda s: s.disconnects == 1)
+        async with anyio.create_task_group() as tasks:
+
+            async def soon(scope: anyio.CancelScope) -> None:
+                # Counted from when the request is there: making a first connection may take longer than that.
+                await stub.wait_until(lambda s: s.in_flight == 1)
+                scope.deadline = anyio.current_time() + 0.1
+
+            with pytest.raises(TimeoutError), anyio.fail_after(30) as scope:
+                tasks.start_soon(soon, scope)
+                await engine.run(ask())
+        with anyio.fail_after(10):
+            await stub.wait_until(lambda s: s.disconnects == 1)
         assert engine.statistics()["stub"].in_use == 0
     assert [e.status for e in recorder.events if isinstance(e, furcate.RunFinished)] == ["cancelled"]
 

@@ -172,3 +172,14 @@ def test_an_address_with_a_key_in_it_is_refused_unseen() -> None:
             furcate.Engine(backends=[furcate.Backend("b", base_url=url)], profiles=[furcate.Profile("p", "b", "m")])
         assert KEY not in str(caught.value)
         assert "base_url" in str(caught.value)
+
+
+@pytest.mark.parametrize("before", range(270, 300, 4))
+async def test_a_message_cut_within_a_key_shows_no_part_of_it(engine_for, ask, before) -> None:
+    """Messages are bounded; where the bound falls into a key that the server repeats, its beginning goes as well."""
+    words = ("word " * 80)[:before]
+    async with StubProvider(error(401, f"{words} {KEY} is wrong")) as stub:
+        async with engine_for(stub, retry=ONCE, **_given_in_configuration()) as engine:
+            failure = await _failure(engine, ask())
+    assert KEY[:8] not in str(failure)
+    assert len(str(failure)) < 400

@@ -6,6 +6,7 @@ import copy
 import importlib.resources
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import jsonschema_rs
@@ -220,6 +221,19 @@ def test_upper_bounds_are_held_by_the_code(change: Change, place: str) -> None:
     with pytest.raises(ReceiptError) as caught:
         TransportReceipt.from_dict(found)
     assert caught.value.place == place
+
+
+SOURCE = Path(__file__).parents[3] / "shared" / "spec" / "transport-receipt.schema.json"
+
+
+@pytest.mark.req("S2-15")
+@pytest.mark.parametrize("found", [*GOOD, *BAD])
+def test_the_source_schema_judges_alike(found: dict[str, Any]) -> None:
+    """Where the schema that ours was made after lies beside the project, it accepts the same documents as ours."""
+    if not SOURCE.exists():
+        pytest.skip(f"there is no {SOURCE.name} in shared/spec beside the project")
+    source = jsonschema_rs.validator_for(json.loads(SOURCE.read_text("utf-8")))
+    assert source.is_valid(found) == VALIDATOR.is_valid(found)
 
 
 JSON = st.recursive(
