@@ -24,7 +24,7 @@ PARAMETERS_BY_PLACE = 3
 # An optional extra is imported where it is used, so that nobody else needs it.
 IMPORTS_INSIDE = {"orchestrator/_embedded.py"}
 # The child process tells its parent where its library is missing; a plan file names callables of its user.
-IMPORTS_BY_NAME = {"local/_child.py", "cli/_asking.py"}
+IMPORTS_BY_NAME = {"local/_child.py", "cli/_callables.py"}
 NO_DUTY = {"utils", "helpers", "common", "manager", "misc"}
 
 # What a package may use besides the standard library and furcate itself; what is not listed may use anything.

@@ -251,7 +251,7 @@ async def test_a_server_that_is_always_silent_is_not_asked_for_ever(engine_for, 
     monkeypatch.setattr("random.random", lambda: 1.0)
     recorder = furcate.Recorder()
     given = {
-        "limits": furcate.TimeLimits(first_event_s=0.1, idle_s=0.1),
+        "limits": furcate.TimeLimits(first_event_s=0.4, idle_s=0.4),
         "retry": furcate.RetryPolicy(attempts=3, first_backoff_s=0.05, max_backoff_s=1),
         "profile": {"repeat_safe": safe},
         "observers": [recorder],
