@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,6 +138,9 @@ class Asking:
         return drive
 
 
+_READS_INPUTS = re.compile(r"\{[{%][^{}]*\binputs\s*[.\[]")
+
+
 def _looks_at_inputs(prompt: Prompt) -> bool:
     return any(_INPUTS in _names(message.template) for message in prompt.messages)
 
@@ -144,6 +148,8 @@ def _looks_at_inputs(prompt: Prompt) -> bool:
 def _names(template: str) -> set[str]:
     """Give the variables that a template takes from outside; none where it is no template, which is told elsewhere."""
     try:
-        return set(_SYNTAX.undeclared_variables_in_str(template))
+        found = set(_SYNTAX.undeclared_variables_in_str(template))
     except TemplateError:
         return set()
+    # minijinja forgets the name before a slice, as in `inputs.document[:100]`.
+    return found | {_INPUTS} if _READS_INPUTS.search(template) else found
