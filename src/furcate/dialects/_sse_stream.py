@@ -101,3 +101,10 @@ class SseStream:
         # Some servers break off with a bare error object between or behind the events.
         error = error_in(read_plain(stray.removeprefix(b"error:")), "error")
         return self._answer.stop_short(stream_failure(error)) if error else []
+
+
+def decode_body(body: bytes, stream: SseStream, whole: Callable[[bytes], list[StreamEvent]]) -> list[StreamEvent]:
+    """Decode an answer that was asked for in one piece, also where the server streams it all the same."""
+    if body.lstrip().startswith((b"data:", b"event:", b":")):
+        return stream.feed(body) + stream.finish()
+    return whole(body)

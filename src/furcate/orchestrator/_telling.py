@@ -40,11 +40,6 @@ class Listeners:
             return self
         return Listeners(first, then, self._heard, failed=self._failed)
 
-    @property
-    def failures(self) -> int:
-        """How often a listener raised, here and in all listeners made from the same ones."""
-        return self._failed.total()
-
     def tell(self, event: Observation) -> None:
         """Tell an observation. What a listener raises is logged and counted; the others are told all the same."""
         for listener in self._heard:

@@ -21,7 +21,7 @@ from furcate.dialects._failures import (
     response_failure,
     stream_failure,
 )
-from furcate.dialects._sse_stream import SseStream
+from furcate.dialects._sse_stream import SseStream, decode_body
 from furcate.dialects.openai_chat._answer import ChatAnswer
 from furcate.dialects.openai_chat._encode import encode_call
 from furcate.dialects.openai_chat._wire import read_chunk
@@ -89,10 +89,8 @@ class OpenAIChat:
         Raises:
             AttemptFailed: the body is no answer of this dialect.
         """
-        if body.lstrip().startswith((b"data:", b"event:", b":")):
-            stream = self.decoder(origin, unknown_content)
-            return stream.feed(body) + stream.finish()
-        return _whole(body, origin, unknown_content)
+        stream = self.decoder(origin, unknown_content)
+        return decode_body(body, stream, lambda whole: _whole(whole, origin, unknown_content))
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means.

@@ -19,7 +19,7 @@ from furcate.dialects._failures import (
     response_failure,
     stream_failure,
 )
-from furcate.dialects._sse_stream import SseStream
+from furcate.dialects._sse_stream import SseStream, decode_body
 from furcate.dialects.openai_responses._answer import ResponsesAnswer
 from furcate.dialects.openai_responses._encode import encode_call
 from furcate.dialects.openai_responses._wire import read_members, readable
@@ -73,10 +73,8 @@ class OpenAIResponses:
         Raises:
             AttemptFailed: the body is no answer of this dialect.
         """
-        if body.lstrip().startswith((b"data:", b"event:", b":")):
-            stream = self.decoder(origin, unknown_content)
-            return stream.feed(body) + stream.finish()
-        return _whole(body, origin, unknown_content)
+        stream = self.decoder(origin, unknown_content)
+        return decode_body(body, stream, lambda whole: _whole(whole, origin, unknown_content))
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means."""
