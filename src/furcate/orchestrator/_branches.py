@@ -14,6 +14,7 @@ import anyio.abc
 
 from furcate.orchestrator._coordinator import Coordinator, NextAction, Outcome
 from furcate.orchestrator._engine import Engine
+from furcate.orchestrator._scopes import current_scope
 from furcate.primitives._budget import Spending, checked_budgets
 from furcate.primitives._checks import check_instance, check_whole
 from furcate.primitives._errors import BranchCancelled, FurcateError, MisuseError
@@ -115,7 +116,13 @@ class Branches:
         self._tasks = tasks
         self._state = "open"
         self._listeners.tell(
-            NurseryStarted(scope_id=self._scope_id, parent_run_id=self._exchange.run_id, name=self._name)
+            NurseryStarted(
+                scope_id=self._scope_id,
+                parent_run_id=self._exchange.run_id,
+                name=self._name,
+                parent_scope_id=current_scope.get(),
+                parent_carrier=self._exchange.carrier,
+            )
         )
         return self
 

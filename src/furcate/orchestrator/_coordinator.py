@@ -12,6 +12,7 @@ import attrs
 from attrs import field, frozen
 
 from furcate.orchestrator._engine import Engine
+from furcate.orchestrator._scopes import current_scope
 from furcate.orchestrator._telling import Listeners
 from furcate.primitives._budget import Spending, checked_budgets
 from furcate.primitives._checks import check_instance, check_whole
@@ -156,12 +157,14 @@ class Coordinator:
         listeners.tell(
             CoordinatorStarted(
                 scope_id=scope_id,
-                parent_scope_id=self._parent_scope_id,
+                parent_scope_id=self._parent_scope_id or current_scope.get(),
                 parent_run_id=self._exchange.run_id,
                 name=self._name,
                 additional_turns=self._additional_turns,
+                parent_carrier=self._exchange.carrier,
             )
         )
+        outside = current_scope.set(scope_id)
         status: RunStatus = "cancelled"
         outcome: Outcome | None = None
         error_type: str | None = None
@@ -173,6 +176,7 @@ class Coordinator:
             status, error_type = "failed", type(error).__name__
             raise
         finally:
+            current_scope.reset(outside)
             self._state = "ended"
             listeners.tell(
                 CoordinatorFinished(

@@ -155,7 +155,7 @@ class Engine:
             RequestError: the request is wrong.
         """
         plan = make_plan(self._resources, request, exchange)
-        encode_ahead(plan, dialect_named(plan.backend.dialect))
+        encode_ahead(plan.call, plan, dialect_named(plan.backend.dialect))
         return Prepared(plan, lambda prepared: self._run_of(prepared).complete())
 
     def _start(

@@ -21,6 +21,7 @@ from attrs import frozen
 
 from furcate.admission import Lease
 from furcate.dialects import Dialect
+from furcate.orchestrator._answering import Answer
 from furcate.orchestrator._attempt import AttemptRun, Credential, finished, request_id
 from furcate.orchestrator._health import Health
 from furcate.orchestrator._plan import Plan
@@ -28,7 +29,6 @@ from furcate.orchestrator._policy import (
     CHECKED_STOPS,
     Decision,
     Done,
-    GiveUp,
     Repair,
     Resume,
     Retry,
@@ -36,16 +36,20 @@ from furcate.orchestrator._policy import (
     after_answer,
     after_failure,
     after_pause,
+    last_word,
+    not_again,
     usage_of,
 )
+from furcate.orchestrator._scopes import current_scope
 from furcate.orchestrator._spending import Expense, count, estimated_tokens
-from furcate.orchestrator._telling import Ending, Listeners, run_finished, run_started
-from furcate.primitives._content import Origin, Part
+from furcate.orchestrator._telling import Ending, Listeners, content_sent, run_finished, run_started
+from furcate.primitives._content import Origin
 from furcate.primitives._errors import BudgetExceededError, ProviderError, RequestError
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._message import Message
 from furcate.primitives._observations import (
     AttemptsPaused,
+    ContentReceived,
     Purpose,
     ValidationStatus,
 )
@@ -91,14 +95,14 @@ def origin_of(plan: Plan) -> Origin:
     return Origin(plan.backend.provider, plan.backend.dialect, plan.call.model)
 
 
-def encode_ahead(plan: Plan, dialect: Dialect) -> WireRequest:
-    """Encode a plan's call as its provider may see it.
+def encode_ahead(call: ModelCall, plan: Plan, dialect: Dialect) -> WireRequest:
+    """Encode a call of a plan as its provider may see it.
 
     Raises:
         RequestError: the dialect cannot carry it, or it holds foreign state where none may be.
     """
-    parted = partition_reasoning(plan.call.history, origin_of(plan))
-    return dialect.encode(attrs.evolve(plan.call, history=parted.history))
+    parted = partition_reasoning(call.history, origin_of(plan))
+    return dialect.encode(attrs.evolve(call, history=parted.history))
 
 
 class Run:
@@ -114,7 +118,7 @@ class Run:
         self.result: Result | None = None
         self._plan = plan
         self._means = means
-        self._scope_id = scope_id
+        self._scope_id = scope_id or current_scope.get()
         self._streamed = streamed
         self._attempts: list[Attempt] = []
         self._rounds: list[tuple[Fault, ...]] = []
@@ -123,11 +127,9 @@ class Run:
         self._lease_used: Lease | None = None
         self._expense = Expense()
         self._first_sent_s: float | None = None
-        # What a provider said before it paused, and the history that it was said after.
-        self._resumed: tuple[Part, ...] = ()
-        self._before_pause = plan.call.history
+        self._answer = Answer()
         # Encoded before anything is queued for: a request that cannot be written never takes a place.
-        self._encoded = (plan.call, encode_ahead(plan, means.dialect))
+        self._encoded = (plan.call, encode_ahead(plan.call, plan, means.dialect))
         self._native_sha256 = native_sha256(plan.request, plan.parent)
         self._service = TransportService(
             origin_of(plan), means.runtime_id, max_result_bytes=plan.backend.max_result_bytes
@@ -138,9 +140,7 @@ class Run:
         """What the latest attempt has brought so far; the whole message once the run has its result."""
         if self.result is not None:
             return self.result.message
-        begun = self._latest.partial if self._latest is not None else None
-        parts = (*self._resumed, *(begun.parts if begun is not None else ()))
-        return Message("assistant", parts) if parts else None
+        return self._answer.so_far(self._latest.partial if self._latest is not None else None)
 
     async def complete(self) -> Result:
         """Run to the end and give the result.
@@ -165,7 +165,7 @@ class Run:
             BudgetExceededError: a budget of the request is used up; nothing was sent.
         """
         started_s = anyio.current_time()
-        self._means.listeners.tell(run_started(self._plan, self.id, scope_id=self._scope_id))
+        self._means.listeners.tell(run_started(self._plan, self.id, scope_id=self._scope_id, base_url=self._base_url()))
         ending = Ending("cancelled")
         try:
             # In the step in which the run begins: of many that begin at once, none finds what another has taken.
@@ -223,17 +223,18 @@ class Run:
             if isinstance(decision, Done):
                 return
             if not isinstance(decision, Retry):
-                raise AttemptFailed(self._last_word(decision, attempt)) from failed
+                raise AttemptFailed(last_word(decision, attempt.failure, self._plan.backend.retry)) from failed
             pause = self._announce(decision, attempt)
 
     def _follow(self, decision: Decision, step: _Step, attempt: AttemptRun) -> _Step | None:
         """Give what goes out next on the same lease; None where the lease is to go back."""
         if isinstance(decision, Repair):
-            call = self._repaired(step.call, attempt, decision)
-            self._resumed = ()
-            return _Step(call, "repair")
+            self._answer.restart()
+            # It was encoded to see whether it can be sent at all.
+            return _Step(self._encoded[0], "repair")
         if isinstance(decision, Resume):
-            return _Step(self._paused(step.call, attempt), "resume")
+            self._latest = None
+            return _Step(self._answer.paused(step.call, attempt.message), "resume")
         if isinstance(decision, WithoutSchema):
             return attrs.evolve(step, call=attrs.evolve(step.call, schema=None))
         return None
@@ -262,7 +263,17 @@ class Run:
         self._lease_used = lease
         self._latest = attempt
         self._means.listeners.tell(attempt.started())
+        if self._means.listeners.read_content:
+            self._means.listeners.tell_content(
+                content_sent(self.id, number, self._plan.parent, asked=step.call.history, sent=begun.request.history)
+            )
         return attempt
+
+    def _base_url(self) -> str | None:
+        backend = self._plan.backend
+        if backend.kind == "embedded":
+            return None
+        return backend.base_url or self._means.dialect.default_base_url
 
     def _encode(self, call: ModelCall, clean: ModelCall) -> WireRequest:
         # A retry sends the very bytes that failed.
@@ -286,8 +297,12 @@ class Run:
             attempt.fail(Failure(kind="result_size", reason="result_size", message=receipt.outcome.message))
         record = attempt.record(receipt)
         self._attempts.append(record)
+        brought_message = attempt.message if attempt.message.parts else attempt.partial
+        if brought_message is not None and self._means.listeners.read_content:
+            told = ContentReceived(run_id=self.id, number=record.number, message=brought_message)
+            self._means.listeners.tell_content(told)
         self._means.listeners.tell(finished(self.id, record))
-        brought = bool(attempt.message.parts) or attempt.partial is not None
+        brought = brought_message is not None
         counted = count(record, brought=brought)
         self._expense.add(counted)
         self._means.health.heard(lease, record, counted)
@@ -319,7 +334,7 @@ class Run:
         repairs = plan.contract.repairs if plan.contract is not None else 0
         used = sum(1 for record in self._attempts if record.purpose == "repair" and record.status == "succeeded")
         decision = after_answer(stop, faults, repairs_left=repairs - used)
-        if isinstance(decision, Repair) and not self._sendable(self._repaired(step.call, attempt, decision)):
+        if isinstance(decision, Repair) and not self._sendable(self._repaired(step.call, attempt, decision.faults)):
             return Done()
         return decision
 
@@ -329,34 +344,22 @@ class Run:
         return stop.reason
 
     def _message(self, attempt: AttemptRun) -> Message:
-        """Give an attempt's message, with what came before a provider's pause at its beginning."""
-        if not self._resumed:
-            return attempt.message
-        return Message("assistant", (*self._resumed, *attempt.message.parts))
-
-    def _paused(self, call: ModelCall, attempt: AttemptRun) -> ModelCall:
-        """Make the call that hands a paused answer back as it is."""
-        said = self._message(attempt)
-        before = call.history if not self._resumed else self._before_pause
-        self._before_pause = before
-        self._resumed = said.parts
-        self._latest = None
-        return attrs.evolve(call, history=before.extend((said,)))
+        return self._answer.whole(attempt.message)
 
     def _sendable(self, call: ModelCall) -> bool:
         """Tell whether a call can be written; an answer that is paid for is worth more than its repair."""
         try:
-            encode_ahead(attrs.evolve(self._plan, call=call), self._means.dialect)
+            self._encoded = (call, encode_ahead(call, self._plan, self._means.dialect))
         except RequestError as error:
             _log.warning("run %s: the answer cannot be sent back for repair: %s", self.id, error)
             return False
         return True
 
-    def _repaired(self, call: ModelCall, attempt: AttemptRun, repair: Repair) -> ModelCall:
+    def _repaired(self, call: ModelCall, attempt: AttemptRun, faults: tuple[Fault, ...]) -> ModelCall:
         """Make the call that shows the model its latest answer and what is wrong with it; the base stays clean."""
         assert self._plan.contract is not None, "only a contract finds faults"
         answer = self._message(attempt)
-        note = Message.user(repair_note(repair.faults, self._plan.contract))
+        note = Message.user(repair_note(faults, self._plan.contract))
         shown = (answer, note) if answer.text.strip() else (note,)
         return attrs.evolve(call, history=self._plan.call.history.extend(shown))
 
@@ -367,19 +370,11 @@ class Run:
         # -inf says that this is cancelled already: no deadline to speak of, and the coming sleep lets that pass.
         if deadline > -inf and anyio.current_time() + retry.after_s > deadline:
             left_s = max(0.0, deadline - anyio.current_time())
-            raise AttemptFailed(_not_again(attempt.failure, retry, f"the deadline in {left_s:.3g} s"))
+            raise AttemptFailed(not_again(attempt.failure, retry, f"the deadline in {left_s:.3g} s"))
         self._means.listeners.tell(
             AttemptsPaused(run_id=self.id, wait_s=retry.after_s, failure_kind=attempt.failure.kind)
         )
         return retry
-
-    def _last_word(self, decision: Decision, attempt: AttemptRun) -> Failure:
-        if attempt.failure is None:
-            return _STILL_PAUSED
-        if isinstance(decision, GiveUp) and decision.missed is not None:
-            bound = f"retry_for_s = {self._plan.backend.retry.retry_for_s:g} s"
-            return _not_again(attempt.failure, decision.missed, bound)
-        return attempt.failure
 
     def _conclude(self) -> Result:
         plan, attempt = self._plan, self._latest
@@ -421,17 +416,3 @@ class Run:
             usage=usage_of(self._attempts),
             partial=self.partial,
         )
-
-
-def _not_again(failure: Failure, retry: Retry, bound: str) -> Failure:
-    """Say in a failure that trying again would come too late."""
-    word = "asks to wait" if retry.asked else "is tried again after"
-    return attrs.evolve(failure, message=f"{failure.message}; the server {word} {retry.after_s:.3g} s, beyond {bound}")
-
-
-_STILL_PAUSED = Failure(
-    kind="provider",
-    reason="still_paused",
-    message="the provider paused its answer more often than the backend's retry policy resumes (resumes)",
-    status=200,
-)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+import attrs
 from attrs import frozen
 
 from furcate.primitives._resources import RetryPolicy
@@ -167,3 +168,32 @@ def turned_away(attempt: Attempt) -> bool:
     if failure is None or attempt.usage.known:
         return False
     return not failure.sent or (failure.status is not None and failure.status >= 300)
+
+
+def last_word(decision: Decision, failure: Failure | None, policy: RetryPolicy) -> Failure:
+    """Give the failure that a run ends with after such a decision.
+
+    Arguments:
+        decision: anything but Done.
+        failure: the latest attempt's; None where that attempt ended in a provider's pause.
+        policy: what the decision was made by.
+    """
+    if failure is None:
+        return _STILL_PAUSED
+    if isinstance(decision, GiveUp) and decision.missed is not None:
+        return not_again(failure, decision.missed, f"retry_for_s = {policy.retry_for_s:g} s")
+    return failure
+
+
+def not_again(failure: Failure, retry: Retry, bound: str) -> Failure:
+    """Say in a failure that trying again would come too late, and for what bound."""
+    word = "asks to wait" if retry.asked else "is tried again after"
+    return attrs.evolve(failure, message=f"{failure.message}; the server {word} {retry.after_s:.3g} s, beyond {bound}")
+
+
+_STILL_PAUSED = Failure(
+    kind="provider",
+    reason="still_paused",
+    message="the provider paused its answer more often than the backend's retry policy resumes (resumes)",
+    status=200,
+)

@@ -5,12 +5,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
+import attrs
 from attrs import frozen
 
 from furcate.orchestrator._plan import Plan
 from furcate.orchestrator._policy import usage_of
+from furcate.primitives._exchange import Exchange
+from furcate.primitives._history import History
 from furcate.primitives._observations import (
+    NO_CARRIER,
+    ContentObservation,
+    ContentSent,
     Listener,
     Observation,
     Observer,
@@ -28,10 +35,11 @@ _log = logging.getLogger("furcate")
 class Listeners:
     """Tell each observation to every listener once; groups first, so that they have their facts before anybody acts."""
 
-    __slots__ = ("_failed", "_heard")
+    __slots__ = ("_failed", "_heard", "_readers")
 
     def __init__(self, *ranks: tuple[Listener, ...], failed: Counter[str] | None = None) -> None:
         self._heard: tuple[Listener, ...] = tuple({id(one): one for rank in ranks for one in rank}.values())
+        self._readers = tuple(one for one in self._heard if callable(getattr(one, "on_content", None)))
         self._failed: Counter[str] = Counter() if failed is None else failed
 
     def with_ranks(self, first: tuple[Listener, ...], then: tuple[Listener, ...]) -> Listeners:
@@ -48,6 +56,20 @@ class Listeners:
                     listener.on_event(event)
                 else:
                     listener(event)
+            except Exception:
+                self._note(listener, f"failed on {type(event).__name__}")
+
+    @property
+    def read_content(self) -> bool:
+        """Whether any listener asks for content."""
+        return bool(self._readers)
+
+    def tell_content(self, event: ContentObservation) -> None:
+        """Tell what was said to those listeners that ask for it, under the rules of `tell`."""
+        for listener in self._readers:
+            try:
+                take: Callable[[ContentObservation], object] = getattr(listener, "on_content")  # noqa: B009
+                take(event)
             except Exception:
                 self._note(listener, f"failed on {type(event).__name__}")
 
@@ -101,8 +123,9 @@ class Ending:
     stop: StopReason | None = None
 
 
-def run_started(plan: Plan, run_id: str, *, scope_id: str | None) -> RunStarted:
+def run_started(plan: Plan, run_id: str, *, scope_id: str | None, base_url: str | None) -> RunStarted:
     """Make the observation that a run begins."""
+    settings = plan.call.settings
     return RunStarted(
         run_id=run_id,
         parent_run_id=plan.parent.run_id if plan.parent is not None else None,
@@ -113,6 +136,11 @@ def run_started(plan: Plan, run_id: str, *, scope_id: str | None) -> RunStarted:
         dialect=plan.backend.dialect,
         session_id=plan.session_id,
         scope_id=scope_id,
+        parent_carrier=plan.parent.carrier if plan.parent is not None else NO_CARRIER,
+        # What is sent as it is may be anything, so it is not told.
+        settings=attrs.evolve(settings, extra_body={}) if settings.extra_body else settings,
+        base_url=base_url,
+        streamed=plan.call.stream,
     )
 
 
@@ -140,3 +168,20 @@ def run_finished(
         failure_kind=ending.kind,
         failure_reason=ending.reason,
     )
+
+
+def content_sent(run_id: str, number: int, parent: Exchange | None, *, asked: History, sent: History) -> ContentSent:
+    """Make the content observation of what an attempt sends.
+
+    Arguments:
+        run_id: the run.
+        number: the attempt's.
+        parent: the exchange that the run continues.
+        asked: the conversation as the application sees it.
+        sent: the same without what its provider may not see.
+    """
+    added = len(asked) - (len(parent.history) if parent is not None else 0)
+    # Counted from the end, since a message that held nothing but foreign state is not among those that are sent.
+    inherited = max(0, len(sent) - added)
+    new = tuple(islice(sent, inherited, None))
+    return ContentSent(run_id=run_id, number=number, inherited=inherited, messages=new)

@@ -116,18 +116,3 @@ class Message:
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls that wait for the application's answer, in order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
-
-
-def unanswered_calls(messages: Iterable[Message]) -> tuple[str, ...]:
-    """Find the tool calls that no later message answers, in the order in which they were made.
-
-    Provider-run work is no tool call: an activity with the id of a call neither answers nor asks anything.
-    """
-    pending: dict[str, None] = {}
-    for message in messages:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                pending[part.id] = None
-            elif isinstance(part, ToolResult):
-                pending.pop(part.call_id, None)
-    return tuple(pending)

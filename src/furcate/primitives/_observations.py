@@ -1,4 +1,4 @@
-"""What observers are told: metadata about execution, never content.
+"""What observers are told: metadata about execution; content only where an observer asks for it by a hook of its own.
 
 Durations are in seconds. A run is told of as RunStarted, any number of attempts, RunFinished: exactly one of the last
 for each of the first; of a run that a budget refused, nothing stands between the two. Coordinators and nurseries frame
@@ -11,15 +11,21 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from attrs import frozen
+from attrs import field, frozen
 
+from furcate.primitives._json import FrozenMap
+from furcate.primitives._message import Message
 from furcate.primitives._receipt import TransportReceipt
+from furcate.primitives._settings import Settings
 from furcate.primitives._usage import UNKNOWN, Usage
 from furcate.primitives._wire import FailureKind, StopReason
 
 RunStatus: TypeAlias = Literal["succeeded", "failed", "cancelled"]
 Purpose: TypeAlias = Literal["generate", "repair", "resume"]
 ValidationStatus: TypeAlias = Literal["not_requested", "passed", "failed", "skipped"]
+
+NO_SETTINGS = Settings()
+NO_CARRIER = FrozenMap()
 
 
 @frozen(kw_only=True)
@@ -31,7 +37,11 @@ class RunStarted:
         parent_run_id: the run whose exchange it continues.
         prompt: the prompt's name; None for plain messages.
         session_id: the rendered session id, if any.
-        scope_id: id of the coordinator that started it, if one did.
+        scope_id: id of the coordinator that started it, or whose callback did, if any.
+        parent_carrier: what the exchange that it continues carries of a trace (W3C trace context).
+        settings: the sampling settings and limits that are sent, without `extra_body`.
+        base_url: where the backend answers; None for a server that furcate starts itself.
+        streamed: whether the answer is asked for as a stream.
     """
 
     run_id: str
@@ -43,6 +53,10 @@ class RunStarted:
     dialect: str
     session_id: str | None = None
     scope_id: str | None = None
+    parent_carrier: FrozenMap = field(default=NO_CARRIER, repr=False)
+    settings: Settings = NO_SETTINGS
+    base_url: str | None = None
+    streamed: bool = True
 
 
 @frozen(kw_only=True)
@@ -68,6 +82,8 @@ class AttemptFinished:
     Attributes:
         body_sha256: digest of the exact HTTP body, in hex.
         first_event_s: from sending to the first content event; None where none came.
+        response_id: the provider's name for its answer.
+        model: the model that the provider says has answered.
         receipt: what can be said of the attempt afterwards.
     """
 
@@ -83,6 +99,8 @@ class AttemptFinished:
     stop_reason: StopReason | None = None
     failure_kind: FailureKind | None = None
     failure_reason: str | None = None
+    response_id: str | None = None
+    model: str | None = None
     receipt: TransportReceipt | None = None
 
 
@@ -127,6 +145,7 @@ class CoordinatorStarted:
         parent_scope_id: the nursery that it belongs to, if any.
         parent_run_id: the run of the exchange it starts from.
         additional_turns: its budget.
+        parent_carrier: what that exchange carries of a trace.
     """
 
     scope_id: str
@@ -134,6 +153,7 @@ class CoordinatorStarted:
     parent_run_id: str
     name: str | None
     additional_turns: int
+    parent_carrier: FrozenMap = field(default=NO_CARRIER, repr=False)
 
 
 @frozen(kw_only=True)
@@ -166,11 +186,19 @@ class CoordinatorFinished:
 
 @frozen(kw_only=True)
 class NurseryStarted:
-    """Tell that a nursery of branches opens."""
+    """Tell that a nursery of branches opens.
+
+    Attributes:
+        parent_run_id: the run of the exchange that its branches share.
+        parent_scope_id: the coordinator in whose callback it opens, if any.
+        parent_carrier: what the exchange carries of a trace.
+    """
 
     scope_id: str
     parent_run_id: str
     name: str | None = None
+    parent_scope_id: str | None = None
+    parent_carrier: FrozenMap = field(default=NO_CARRIER, repr=False)
 
 
 @frozen(kw_only=True)
@@ -228,11 +256,43 @@ Observation: TypeAlias = (
 )
 
 
+@frozen(kw_only=True)
+class ContentSent:
+    """Tell what an attempt sends, to an observer that asks for content; told right after AttemptStarted.
+
+    Attributes:
+        inherited: how many messages of the exchange that the run continues stand before these; they are not repeated.
+        messages: what the attempt sends after them, in order, as it is in the conversation.
+    """
+
+    run_id: str
+    number: int
+    inherited: int
+    messages: tuple[Message, ...] = field(repr=False)
+
+
+@frozen(kw_only=True)
+class ContentReceived:
+    """Tell what an attempt brought, whole or in part, to an observer that asks for content.
+
+    Told right before AttemptFinished, and only where something arrived.
+    """
+
+    run_id: str
+    number: int
+    message: Message = field(repr=False)
+
+
+ContentObservation: TypeAlias = ContentSent | ContentReceived
+
+
 @runtime_checkable
 class Observer(Protocol):
     """Hear what happens. `on_event` is called in order, must be quick, and must not block.
 
-    What it raises is logged and changes nothing.
+    What it raises is logged and changes nothing. An observer whose attribute `on_content` is a callable is told
+    `ContentObservation` by that beside the rest; nobody else is ever handed content. One with `carrier(run_id)` is
+    asked what travels along with the exchange of a run.
     """
 
     def on_event(self, event: Observation, /) -> None:
