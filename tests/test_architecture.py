@@ -32,6 +32,7 @@ THIRD_PARTIES = {
     "primitives": {"attrs"},
     "dialects": {"attrs", "msgspec", "cattrs"},
     "transport": {"attrs", "anyio", "httpx2", "msgspec"},
+    "storage": {"attrs", "msgspec"},
     "admission": {"attrs", "anyio"},
     "validation": {"attrs", "cattrs", "msgspec", "jsonschema_rs"},
     "observers": {"attrs", "opentelemetry"},

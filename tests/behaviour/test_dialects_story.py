@@ -258,6 +258,16 @@ async def test_a_refusals_words_are_kept(engine_for, ask, dialect, stream) -> No
     assert "I will not." in json.dumps(result.exchange.details())
 
 
+@pytest.mark.field(36)
+@pytest.mark.parametrize("dialect", ["anthropic-messages", "google-generatecontent"])
+async def test_what_is_said_beside_a_refusal_is_kept(engine_for, ask, dialect) -> None:
+    """Where a refusal is explained beside the message and not in it, the explanation is the stop's detail."""
+    async with StubProvider(answer(refusal="It may do harm.")) as stub, engine_for(stub, dialect=dialect) as engine:
+        result = await engine.run(ask())
+    assert result.stop_reason == "refusal"
+    assert "It may do harm." in result.stop_detail
+
+
 RATED = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",

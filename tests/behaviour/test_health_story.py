@@ -207,7 +207,7 @@ async def test_requests_of_a_minute_are_bounded(engine_for, ask) -> None:
 async def test_tokens_are_estimated_before_and_corrected_after(engine_for, ask) -> None:
     """A request takes its body's quarter and its largest output; afterwards it has taken what was reported."""
     left: list[float] = []
-    script = answer("ok", usage={"prompt_tokens": 100, "completion_tokens": 50})
+    script = answer("ok", usage={"prompt_tokens": 1500, "completion_tokens": 500})
 
     def watch(event: furcate.Observation) -> None:
         if isinstance(event, (furcate.AttemptStarted, furcate.RunFinished)):
@@ -221,7 +221,8 @@ async def test_tokens_are_estimated_before_and_corrected_after(engine_for, ask) 
         await engine.run(ask("x" * 4000, settings=settings))
     before, after = left
     assert 3800 < before < 4200
-    assert 9850 <= after < 9950
+    # What a minute brings back while a slow machine thinks it over is less than what was corrected.
+    assert 8000 <= after < 10000
 
 
 async def test_a_request_larger_than_the_minute_is_sent_all_the_same(engine_for, ask) -> None:

@@ -419,16 +419,16 @@ def test_media() -> None:
     [
         ("STOP", Stopped("end_turn")),
         ("MAX_TOKENS", Stopped("max_output_tokens")),
-        ("SAFETY", Stopped("refusal", "SAFETY")),
-        ("PROHIBITED_CONTENT", Stopped("refusal", "PROHIBITED_CONTENT")),
-        ("IMAGE_SAFETY", Stopped("refusal", "IMAGE_SAFETY")),
+        ("SAFETY", Stopped("refusal", "SAFETY: the words")),
+        ("PROHIBITED_CONTENT", Stopped("refusal", "PROHIBITED_CONTENT: the words")),
+        ("IMAGE_SAFETY", Stopped("refusal", "IMAGE_SAFETY: the words")),
         ("OTHER", Stopped("end_turn", "OTHER")),
         ("NEVER_SEEN", Stopped("end_turn", "NEVER_SEEN")),
     ],
 )
 def test_endings(finish: str, stop: Stopped) -> None:
-    """Finish reasons become ours; a word that is not known ends the answer and is kept."""
-    assert _assembled(_chunk({"text": "a"}, finish=finish)).stop == stop
+    """Finish reasons become ours, a refusal with what is said of it; an unknown word ends the answer and is kept."""
+    assert _assembled(_chunk({"text": "a"}, finish=finish, finishMessage="the words")).stop == stop
 
 
 @pytest.mark.parametrize(("finish", "retryable"), [("MALFORMED_FUNCTION_CALL", True), ("UNEXPECTED_TOOL_CALL", False)])

@@ -251,6 +251,17 @@ def test_reasoning_without_sealed_content_has_no_state() -> None:
     assert len(thoughts) == 1
 
 
+@pytest.mark.field(42)
+def test_reasoning_that_is_dropped_is_told_of() -> None:
+    """A thought that cannot be sent back is noticed once for an answer, and a sealed one is not."""
+    bare = {"id": "rs_1", "type": "reasoning", "summary": []}
+    sealed = {**bare, "encrypted_content": "sealed"}
+    for output, notices in (([bare, {**bare, "id": "rs_2"}], ["reasoning.unsealed"]), ([sealed], [])):
+        body = json.dumps({"output": [*output, _message("a")]}).encode()
+        events = _RESPONSES.decode_whole(body, _ORIGIN, "fail")
+        assert [event.kind for event in events if isinstance(event, Noticed)] == notices
+
+
 def test_reasoning_that_ends_late_keeps_its_place() -> None:
     """Reasoning that another item overtakes stands where it began."""
     item = {"id": "rs", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}

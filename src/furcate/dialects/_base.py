@@ -6,9 +6,10 @@ decides can be tried without a network.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
-from furcate.primitives._content import Origin
+from furcate.primitives._content import HostedActivity, Origin
 from furcate.primitives._stream import StreamEvent
 from furcate.primitives._wire import Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
 
@@ -49,15 +50,29 @@ class Dialect(Protocol):
     def auth_headers(self, key: str) -> tuple[tuple[str, str], ...]:
         """Give the headers that carry a credential."""
 
-    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> StreamDecoder:
+    def decoder(
+        self,
+        origin: Origin,
+        unknown_content: UnknownContent = "fail",
+        *,
+        open_activities: Iterable[HostedActivity] = (),
+    ) -> StreamDecoder:
         """Begin to decode a streamed answer.
 
         Args:
             origin: goes onto opaque state, and its provider onto payloads.
             unknown_content: what becomes of content of an unknown kind.
+            open_activities: the starts of work that earlier answers began, and that this one may end.
         """
 
-    def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
+    def decode_whole(
+        self,
+        body: bytes,
+        origin: Origin,
+        unknown_content: UnknownContent = "fail",
+        *,
+        open_activities: Iterable[HostedActivity] = (),
+    ) -> list[StreamEvent]:
         """Decode an answer that came in one piece into the events that a stream would have given.
 
         Raises:

@@ -28,7 +28,7 @@ from furcate.primitives._json import Plain, thaw
 from furcate.primitives._message import Message
 from furcate.primitives._request import Request
 from furcate.primitives._resources import Backend, CredentialSource, Profile, Prompt
-from furcate.primitives._settings import Tool
+from furcate.primitives._settings import Settings, Tool
 from furcate.primitives._tool_turns import check_tool_turns
 from furcate.primitives._wire import ModelCall
 from furcate.validation import Checker, compile_contract
@@ -84,6 +84,7 @@ def make_plan(resources: Resources, request: Request, parent: Exchange | None) -
         raise RequestError("the request has neither a prompt nor messages; there is nothing to send")
     history = parent.history.extend(added) if parent is not None else History(added)
     check_tool_turns(history)
+    settings = _settings(profile, request)
     contract = request.contract or (prompt.contract if prompt is not None else None)
     tools, choice = _tools(request, prompt, profile)
     return Plan(
@@ -94,7 +95,7 @@ def make_plan(resources: Resources, request: Request, parent: Exchange | None) -
         call=ModelCall(
             model=profile.model,
             history=history,
-            settings=profile.settings.overlaid(request.settings),
+            settings=settings,
             tools=tools,
             tool_choice=choice,
             schema=(contract.name, contract.schema) if contract is not None else None,
@@ -132,6 +133,17 @@ def named(things: Mapping[str, _Thing], what: str, name: str) -> _Thing:
         return things[name]
     except KeyError:
         raise UnknownNameError(what, name, tuple(things)) from None
+
+
+def _settings(profile: Profile, request: Request) -> Settings:
+    settings = profile.settings.overlaid(request.settings)
+    effort, allowed = settings.reasoning_effort, profile.reasoning_efforts
+    if effort is not None and allowed and effort not in allowed:
+        raise RequestError(
+            f"the request asks for the reasoning effort {effort!r}; "
+            f"profile {profile.name!r} allows {', '.join(allowed)}"
+        )
+    return settings
 
 
 def _tools(request: Request, prompt: Prompt | None, profile: Profile) -> tuple[tuple[Tool, ...], str | None]:

@@ -16,6 +16,9 @@ FurcateError
     BudgetExceededError     a run was refused before sending, since its budget is used up
     LocalModelError         the embedded model could not be fetched or started
     ReceiptError            a document is no transport receipt
+    StorageError            bytes are no stored value that is read here, or a value cannot be stored
+    ItemsError              the items of a job cannot be read as a whole, or two have the same id
+    JournalError            a job's journal cannot be opened, read or written
     NotCaptured             an exchange was asked of a result that did not capture
     NotValid                a value was asked of an answer that did not pass its contract
     BranchCancelled         the outcome of a cancelled branch was asked for
@@ -27,7 +30,7 @@ Cancellation is not here: it is the event loop's own and passes through untouche
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from furcate.primitives._budget import BudgetSpent
@@ -303,3 +306,71 @@ class ActionError(FurcateError):
         super().__init__(
             f"the callback returned {type(returned).__name__}; return furcate.Continue(request) or furcate.Stop()"
         )
+
+
+StorageProblem: TypeAlias = Literal["foreign", "newer", "damaged", "misshapen", "kind", "base", "value"]
+
+
+class StorageError(FurcateError):
+    """Raised when bytes are no stored value that can be read here, or a value cannot be stored.
+
+    Attributes:
+        reason: why, in one word: ``foreign`` (never written by furcate), ``newer`` (written by a later release in a
+            form that this one does not know), ``damaged`` (not the bytes that were written), ``misshapen`` (they hold
+            what their form does not have), ``kind`` (another kind of value than was asked for), ``base`` (the
+            conversation that they continue is needed, or another one than was given), ``value`` (the value has no
+            form).
+        version: the version of the form that the bytes say they have, where that is known.
+        base: digest of the conversation that the bytes continue, in hex, where that is what is missing.
+    """
+
+    def __init__(
+        self, problem: str, reason: StorageProblem, *, version: int | None = None, base: str | None = None
+    ) -> None:
+        self.reason: StorageProblem = reason
+        self.version = version
+        self.base = base
+        super().__init__(problem)
+
+
+class ItemsError(FurcateError):
+    """Raised when the items of a job cannot be read as a whole; a single bad item is a `BadItem` instead.
+
+    Attributes:
+        where: the file, or ``standard input``.
+        problem: what is wrong, and what would be right.
+        lines: the lines that it is about, from 1 on; empty where it is about the whole.
+    """
+
+    def __init__(self, problem: str, *, where: str, lines: tuple[int, ...] = ()) -> None:
+        self.where = where
+        self.problem = problem
+        self.lines = lines
+        super().__init__(f"{where}: {problem}")
+
+
+JournalProblem: TypeAlias = Literal[
+    "missing", "folder", "foreign", "newer", "damaged", "busy", "read-only", "full", "changed", "unknown", "io"
+]
+
+
+class JournalError(FurcateError):
+    """Raised when a job's journal cannot be opened, read or written; what was kept before is still there.
+
+    Attributes:
+        path: the journal.
+        reason: why, in one word: ``missing`` (there is none), ``folder`` (a folder is there), ``foreign`` (the file was
+            not written by furcate), ``newer`` (written by a later release in a form that this one does not know),
+            ``damaged``, ``busy`` (another process runs its job), ``read-only`` (this user may not write there),
+            ``full`` (the disk has no room), ``changed`` (finished items are not what they were), ``unknown`` (an item
+            is not in the journal), ``io`` (the system could not read or write it).
+        problem: what is wrong, and what would be right.
+        pid: the process that holds the journal, where it is busy and that is known.
+    """
+
+    def __init__(self, problem: str, reason: JournalProblem, *, path: str, pid: int | None = None) -> None:
+        self.path = path
+        self.reason: JournalProblem = reason
+        self.problem = problem
+        self.pid = pid
+        super().__init__(f"{path}: {problem}")

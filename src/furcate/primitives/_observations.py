@@ -37,7 +37,7 @@ class RunStarted:
         parent_run_id: the run whose exchange it continues.
         prompt: the prompt's name; None for plain messages.
         session_id: the rendered session id, if any.
-        scope_id: id of the coordinator that started it, or whose callback did, if any.
+        scope_id: id of the coordinator that it runs in, as a turn or by hand in the callback, if any.
         parent_carrier: what the exchange that it continues carries of a trace (W3C trace context).
         settings: the sampling settings and limits that are sent, without `extra_body`.
         base_url: where the backend answers; None for a server that furcate starts itself.
@@ -85,6 +85,7 @@ class AttemptFinished:
         response_id: the provider's name for its answer.
         model: the model that the provider says has answered.
         receipt: what can be said of the attempt afterwards.
+        replayed: whether it was answered from what was kept of an earlier call, which cost nothing now.
     """
 
     run_id: str
@@ -102,6 +103,7 @@ class AttemptFinished:
     response_id: str | None = None
     model: str | None = None
     receipt: TransportReceipt | None = None
+    replayed: bool = False
 
 
 @frozen(kw_only=True)

@@ -15,6 +15,9 @@ from furcate.primitives._message import CacheHint, Role
 from furcate.primitives._settings import Settings, Tool, as_tools
 from furcate.primitives._wire import ChatSwitches, UnknownContent
 
+Cache: TypeAlias = Literal["shared", "per-slot", "none"]
+"""How far what a server has read of a conversation serves others that begin alike."""
+
 CredentialSource: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a callable (sync or async) that gives one, asked afresh for each attempt."""
 
@@ -25,7 +28,7 @@ def _as_pairs(value: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[tup
 
 def _as_names(value: Iterable[str]) -> tuple[str, ...]:
     if isinstance(value, str):
-        raise TypeError("server_tools is a str; give a list of names")
+        raise TypeError(f"found the str {value!r} where a list of names is wanted; write [{value!r}]")
     return tuple(value)
 
 
@@ -91,6 +94,8 @@ class Backend:
         retry_stale_connection: whether a call on a connection that was used before, and that the server closed without
             an answer, goes out again at once; a server that keeps connections open closes one now and then just as
             it is used.
+        cache: what becomes of a beginning that the server has read: ``shared`` serves any later request that begins
+            alike, ``per-slot`` those that come to the same slot (llama.cpp), ``none`` nobody.
         limits: time limits of an attempt.
         retry: how failed attempts are repeated.
         switches: what a server of the ``openai-chat`` dialect differs in.
@@ -113,6 +118,7 @@ class Backend:
     replay_item_ids: bool = field(default=False, kw_only=True)
     max_result_bytes: int | None = field(default=None, kw_only=True, validator=optional(whole(1)))
     retry_stale_connection: bool = field(default=True, kw_only=True)
+    cache: Cache = field(kw_only=True)
     limits: TimeLimits = field(factory=TimeLimits, kw_only=True)
     retry: RetryPolicy = field(factory=RetryPolicy, kw_only=True)
     switches: ChatSwitches = field(factory=ChatSwitches, kw_only=True)
@@ -126,6 +132,10 @@ class Backend:
         # The embedded model has one slot: several would each read a shared beginning again.
         return 1 if self.kind == "embedded" else 8
 
+    @cache.default
+    def _cache(self) -> Cache:
+        return "per-slot" if self.kind == "embedded" else "shared"
+
 
 @frozen
 class Profile:
@@ -136,6 +146,7 @@ class Profile:
         backend: name of the backend.
         model: the model's name on the wire; an embedded backend has but one, which need not be named.
         settings: sampling and limits.
+        reasoning_efforts: the efforts that requests may ask for; empty allows any word.
         tools: function tools that every request on this profile offers.
         server_tools: capabilities that the provider runs on its own side; declaring one is the owner's claim that the
             route serves it.
@@ -150,6 +161,7 @@ class Profile:
     settings: Settings = field(factory=Settings, kw_only=True)
     tools: tuple[Tool, ...] = field(default=(), converter=as_tools, kw_only=True)
     server_tools: tuple[str, ...] = field(default=(), converter=_as_names, kw_only=True)
+    reasoning_efforts: tuple[str, ...] = field(default=(), converter=_as_names, kw_only=True)
     tool_choice: str | None = field(default=None, kw_only=True)
     repeat_safe: bool = field(default=False, kw_only=True, validator=instance_of(bool))
     stream: bool = field(default=True, kw_only=True, validator=instance_of(bool))

@@ -69,6 +69,7 @@ class Attempt:
         receipt: what can be said of it afterwards.
         payloads_dropped: how many foreign payloads of earlier turns were left out, beside the foreign reasoning that
             the receipt counts.
+        replayed: whether it was answered from what was kept of an earlier call, and nobody was asked.
     """
 
     number: int
@@ -86,6 +87,7 @@ class Attempt:
     failure: Failure | None = None
     receipt: TransportReceipt | None = field(default=None, repr=False)
     payloads_dropped: int = 0
+    replayed: bool = False
 
 
 @frozen(kw_only=True)
@@ -99,6 +101,7 @@ class Result:
         validation: how the answer fared against the contract.
         usage: the sum over all attempts.
         attempts: every call that was made, in order.
+        stop_detail: what the provider says of that stop, in its own words: the text it stopped at, why it declined.
     """
 
     run_id: str
@@ -108,6 +111,7 @@ class Result:
     usage: Usage
     attempts: tuple[Attempt, ...]
     _exchange: Exchange | None = field(default=None, alias="exchange")
+    stop_detail: str | None = None
 
     @property
     def text(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from attrs import field, frozen
@@ -109,6 +111,8 @@ class ModelCall:
         stream: whether the answer is asked for as a stream.
         replay_item_ids: whether ids of earlier output items go back with them (``openai-responses``).
         switches: what the server differs in.
+        shared: how many messages the call has in common with others that are about to be sent; the provider is asked to
+            cache that beginning. 0 asks for nothing.
     """
 
     model: str
@@ -121,6 +125,14 @@ class ModelCall:
     stream: bool = True
     replay_item_ids: bool = False
     switches: ChatSwitches = field(factory=ChatSwitches)
+    shared: int = 0
+
+    @property
+    def beginning(self) -> History | None:
+        """The node of the history with which the shared messages end."""
+        if not self.shared:
+            return None
+        return next((node for node in self.history.nodes() if len(node) == self.shared), None)
 
 
 @frozen
@@ -138,6 +150,14 @@ class WireRequest:
     body: tuple[bytes, ...] = field(repr=False)
     headers: tuple[tuple[str, str], ...] = (("content-type", "application/json"),)
     stream: bool = True
+
+    @cached_property
+    def body_sha256(self) -> str:
+        """The digest of the exact body, in hex."""
+        digest = hashlib.sha256()
+        for chunk in self.body:
+            digest.update(chunk)
+        return digest.hexdigest()
 
 
 @frozen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from furcate.dialects._failures import UNREADABLE, clean, error_in, malformed, read_plain, stream_failure
+from furcate.dialects._open_work import OpenWork
 from furcate.dialects.anthropic_messages._account import CUTTING, PAUSES, UsageBook, read_ending, read_refusal
 from furcate.dialects.anthropic_messages._parts import BlockBook
 from furcate.dialects.anthropic_messages._wire import ENDINGS, EVENTS, HEADS, MEMBERS, NULL, Ending, Event, Whole, given
@@ -20,6 +21,7 @@ from furcate.primitives._stream import (
 )
 from furcate.primitives._wire import AttemptFailed, Failure, UnknownContent
 
+_NO_WORK = OpenWork()
 _MISSHAPEN = (*UNREADABLE, ValueError, KeyError)
 
 
@@ -31,11 +33,13 @@ class MessagesAnswer:
         taken: how many events were taken.
     """
 
-    def __init__(self, origin: Origin, unknown_content: UnknownContent = "fail") -> None:
+    def __init__(
+        self, origin: Origin, unknown_content: UnknownContent = "fail", open_work: OpenWork = _NO_WORK
+    ) -> None:
         self.done = False
         self.taken = 0
         self._out: list[StreamEvent] = []
-        self._blocks = BlockBook(origin, unknown_content)
+        self._blocks = BlockBook(origin, unknown_content, open_work)
         self._usage = UsageBook()
         self._begun = False
         self._stop: str | None = None

@@ -74,12 +74,24 @@ class Draft:
 
     def hint(self, cache: CacheHint | None, begin: int = 0) -> None:
         """Take a cache hint for the blocks from `begin` on; it is put on the last of them that can carry one."""
-        if cache is None:
-            return
+        block = self._carrier(begin) if cache is not None else None
+        if cache is not None and block is not None:
+            self.hints.append((block, _control(cache)))
+
+    def mark(self) -> bool:
+        """Mark the end for caching, unless a hint does that already; tell whether a block can carry it."""
+        block = self._carrier()
+        if block is None:
+            return False
+        block.setdefault("cache_control", _control(CacheHint()))
+        return True
+
+    def _carrier(self, begin: int = 0) -> dict[str, object] | None:
+        """Find the last block from `begin` on that may carry a cache hint."""
         for block in reversed(self.blocks[begin:]):
             if isinstance(block, dict) and block["type"] not in ("thinking", "redacted_thinking"):
-                self.hints.append((block, _control(cache)))
-                return
+                return block
+        return None
 
     def trim(self) -> None:
         """Take the white space off the end of a text that the model is to go on from; it is refused there."""

@@ -6,6 +6,9 @@ has to go back to the provider is kept as it came.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
 from attrs import frozen
 from msgspec import ValidationError
 
@@ -18,11 +21,12 @@ from furcate.dialects._failures import (
     response_failure,
     stream_failure,
 )
+from furcate.dialects._open_work import OpenWork
 from furcate.dialects._sse_stream import SseStream, decode_body
 from furcate.dialects.anthropic_messages._answer import MessagesAnswer
 from furcate.dialects.anthropic_messages._encode import encode_call
 from furcate.dialects.anthropic_messages._wire import DIALECT, WHOLES
-from furcate.primitives._content import Origin
+from furcate.primitives._content import HostedActivity, Origin
 from furcate.primitives._stream import StreamEvent, StreamFailed
 from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
 
@@ -58,16 +62,31 @@ class AnthropicMessages:
         """Give the header that carries a credential."""
         return (("x-api-key", key),)
 
-    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> SseStream:
+    def decoder(
+        self,
+        origin: Origin,
+        unknown_content: UnknownContent = "fail",
+        *,
+        open_activities: Iterable[HostedActivity] = (),
+    ) -> SseStream:
         """Begin to decode a streamed answer.
 
         Args:
             origin: goes onto opaque reasoning state, and its provider onto payloads.
             unknown_content: what becomes of content of an unknown kind.
+            open_activities: the starts of work that earlier answers began, and that this one may end.
         """
-        return SseStream(MessagesAnswer(origin, unknown_content), lambda body: _whole(body, origin, unknown_content))
+        begin = partial(MessagesAnswer, origin, unknown_content, OpenWork.of(open_activities, origin))
+        return SseStream(begin(), lambda body: _whole(body, begin()))
 
-    def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
+    def decode_whole(
+        self,
+        body: bytes,
+        origin: Origin,
+        unknown_content: UnknownContent = "fail",
+        *,
+        open_activities: Iterable[HostedActivity] = (),
+    ) -> list[StreamEvent]:
         """Decode an answer that came in one piece.
 
         A server that streams without being asked to is understood too.
@@ -76,19 +95,21 @@ class AnthropicMessages:
             body: the whole body.
             origin: as for `decoder`.
             unknown_content: as for `decoder`.
+            open_activities: as for `decoder`.
 
         Raises:
             AttemptFailed: the body is no answer of this dialect.
         """
-        stream = self.decoder(origin, unknown_content)
-        return decode_body(body, stream, lambda whole: _whole(whole, origin, unknown_content))
+        begin = partial(MessagesAnswer, origin, unknown_content, OpenWork.of(open_activities, origin))
+        stream = SseStream(begin(), lambda whole: _whole(whole, begin()))
+        return decode_body(body, stream, lambda whole: _whole(whole, begin()))
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means."""
         return response_failure(head, body)
 
 
-def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list[StreamEvent]:
+def _whole(body: bytes, answer: MessagesAnswer) -> list[StreamEvent]:
     try:
         body.decode()
         whole = WHOLES.decode(body)
@@ -104,4 +125,4 @@ def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list
         if found:
             return [StreamFailed(stream_failure(found))]
         raise AttemptFailed(malformed(f"the server's JSON answer has no content; is it an {DIALECT} server?"))
-    return MessagesAnswer(origin, unknown_content).take_whole(whole)
+    return answer.take_whole(whole)

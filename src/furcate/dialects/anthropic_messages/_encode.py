@@ -32,7 +32,7 @@ def encode_call(call: ModelCall) -> WireRequest:
     members = {"model": _bytes(call.model, "the model's name")}
     for key, value in _members(call, hosted).items():
         members[key] = _bytes(value, key)
-    told = conversation(call.history)
+    told = conversation(call.history, call.beginning)
     if told.system:
         members["system"] = _system(told.system)
     if told.container is not None:

@@ -99,10 +99,15 @@ class _Node:
 
 _NODES: MemoKey[_Node] = MemoKey("anthropic-messages")
 _UNHINTED: MemoKey[bytes] = MemoKey("anthropic-messages, no cache hints")
+_MARKED: MemoKey[bytes] = MemoKey("anthropic-messages, its end marked for caching")
 
 
-def conversation(history: History) -> Conversation:
+def conversation(history: History, beginning: History | None = None) -> Conversation:
     """Encode a history.
+
+    Args:
+        history: the conversation.
+        beginning: the node whose end is marked for caching whatever hints there are, if any.
 
     Raises:
         RequestError: a message says nothing, or holds half a character.
@@ -113,14 +118,18 @@ def conversation(history: History) -> Conversation:
     known = [node.memo(_NODES, _look) for node in nodes]
     system = _system(nodes, known)
     kept = _kept([one.trail for one in known])
-    left = MAX_HINTS
+    left = MAX_HINTS if beginning is None else MAX_HINTS - 1
     chunks: list[bytes] = []
     for node, one, places in zip(reversed(nodes), reversed(known), reversed(kept), strict=True):
         hints = min(one.hints, left)
         left -= hints
         final = node is history and bool(node.added) and node.added[-1].role == "assistant"
-        if places or final or 0 < hints < one.hints:
-            data = _encode(node, one.leading, one.trail.unpaired - places, hints=hints, final=final)[0]
+        marked = node is beginning
+        if marked and not places and not final and hints == one.hints:
+            data = node.memo(_MARKED, _with_mark)
+        elif marked or places or final or 0 < hints < one.hints:
+            unsent = one.trail.unpaired - places
+            data = _encode(node, one.leading, unsent, hints=hints, final=final, marked=marked)[0]
         elif hints < one.hints:
             data = node.memo(_UNHINTED, _without_hints)
         else:
@@ -154,8 +163,19 @@ def _without_hints(node: History) -> bytes:
     return _encode(node, one.leading, one.trail.unpaired, hints=0)[0]
 
 
+def _with_mark(node: History) -> bytes:
+    one = node.memo(_NODES, _look)
+    return _encode(node, one.leading, one.trail.unpaired, marked=True)[0]
+
+
 def _encode(
-    node: History, leading: int, unsent: set[Place], *, hints: int | None = None, final: bool = False
+    node: History,
+    leading: int,
+    unsent: set[Place],
+    *,
+    hints: int | None = None,
+    final: bool = False,
+    marked: bool = False,
 ) -> tuple[bytes, int]:
     """Encode a node with its last `hints` cache hints, or all; give how many could be placed beside it."""
     first = len(node) - len(node.added) + 1 + leading
@@ -165,6 +185,8 @@ def _encode(
     # A model goes on from an assistant message that comes last, and none goes on from a space.
     if final and made and made[-1][1].role == "assistant":
         made[-1][1].trim()
+    if marked:
+        any(draft.mark() for _, draft in reversed(made))  # the last message that can carry it does
     data = [_bytes(draft, number) for number, draft in made if draft.blocks]
     return b",".join(data), len(wished)
 

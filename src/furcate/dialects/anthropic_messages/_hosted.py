@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from furcate.dialects._failures import UNREADABLE, read_plain
+from furcate.dialects._open_work import OpenWork
 from furcate.dialects.anthropic_messages._wire import (
     BLOCK_FORMAT,
     CALL_FORMAT,
@@ -20,6 +21,7 @@ from furcate.dialects.anthropic_messages._wire import (
     PIECES_FORMAT,
     RESULT_FORMAT,
     UNKNOWN_FORMAT,
+    VERSION,
     CallBlock,
     Container,
     Members,
@@ -73,17 +75,19 @@ class HostedBook:
         scope: the id of the answer, for ids that are made here.
     """
 
-    def __init__(self, origin: Origin) -> None:
+    def __init__(self, origin: Origin, open_work: OpenWork) -> None:
         self.scope = ""
         self._origin = origin
+        self._open = open_work
         self._begun: dict[str, HostedActivity] = {}
         self._ended: set[str] = set()
         self._kept = 0
 
     @property
     def pending(self) -> bool:
-        """Whether something was started and has no result yet."""
-        return any(one not in self._ended for one in self._begun)
+        """Whether something was started, here or in an earlier answer, and has no result yet."""
+        begun = (*self._begun, *(one.id for one in self._open.starts))
+        return any(one not in self._ended for one in begun)
 
     def knows(self, members: Members, kind: str) -> bool:
         """Tell whether the tool that a call block names is one of ours; servers of the protocol MCP bring their own.
@@ -114,13 +118,13 @@ class HostedBook:
         else:
             name, told = TOOLS[call.name], _input(call.name, given)
         activity = HostedActivity(
-            call.id, name, "started", input=told, payload=self._payload(CALL_FORMAT, native), position=position
+            call.id, name, "started", input=told, payload=self._payload(CALL_FORMAT, native, call.id), position=position
         )
         self._begun[call.id] = activity
         return HostedTransition(activity)
 
     def finish(self, members: Members, kind: str, position: int) -> StreamEvent:
-        """Take a result; where its call is not in this answer, the type of the block says what ran.
+        """Take a result; where its call is in no answer that is known, the type of the block says what ran.
 
         Raises:
             msgspec.DecodeError: the block has another shape.
@@ -137,7 +141,7 @@ class HostedBook:
         content = read_plain(result.content)
         failed = bool(result.is_error) or (isinstance(content, dict) and _is_error(content))
         state: ActivityState = "failed" if failed else "completed"
-        begun = self._begun.get(its_id)
+        begun = self._begun.get(its_id) or self._open.find(its_id)
         told = begun.input if begun is not None else FrozenMap()
         return HostedTransition(
             HostedActivity(
@@ -146,7 +150,7 @@ class HostedBook:
                 state,
                 input=told,
                 summary=_summary(told),
-                payload=self._payload(RESULT_FORMAT, native),
+                payload=self._payload(RESULT_FORMAT, native, its_id),
                 position=position,
             )
         )
@@ -199,8 +203,8 @@ class HostedBook:
             )
         )
 
-    def _payload(self, form: str, value: bytes) -> ProviderPayload:
-        return payload(self._origin, form, value)
+    def _payload(self, form: str, value: bytes, its_id: str = "") -> ProviderPayload:
+        return payload(self._origin, form, value, version=self._open.version(its_id, VERSION))
 
 
 def _is_error(content: dict[str, Plain]) -> bool:

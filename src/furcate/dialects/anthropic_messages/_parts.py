@@ -10,6 +10,7 @@ from attrs import define, field
 from msgspec import Raw
 
 from furcate.dialects._failures import clean, malformed, read_plain
+from furcate.dialects._open_work import OpenWork
 from furcate.dialects._sse import MAX_EVENT_BYTES
 from furcate.dialects.anthropic_messages._account import CITATION_KINDS, read_citation
 from furcate.dialects.anthropic_messages._hosted import CALLS, RESULTS, SINGLES, HostedBook
@@ -88,8 +89,8 @@ class BlockBook:
         indirect: whether code that the provider runs made one of them.
     """
 
-    def __init__(self, origin: Origin, unknown_content: UnknownContent) -> None:
-        self.hosted = HostedBook(origin)
+    def __init__(self, origin: Origin, unknown_content: UnknownContent, open_work: OpenWork) -> None:
+        self.hosted = HostedBook(origin, open_work)
         self.calls = 0
         self.indirect = False
         self._origin = origin

@@ -195,6 +195,6 @@ def compact(members: Members | Raw) -> bytes:
     return msgspec.json.format(written, indent=-1)
 
 
-def payload(origin: Origin, form: str, value: bytes) -> ProviderPayload:
-    """Keep a native value for its provider."""
-    return ProviderPayload(origin.provider, form, VERSION, value)
+def payload(origin: Origin, form: str, value: bytes, *, version: str = VERSION) -> ProviderPayload:
+    """Keep a native value for its provider; `version` is the recorded one where earlier work goes on."""
+    return ProviderPayload(origin.provider, form, version, value)

@@ -92,7 +92,7 @@ def breakdown(finish: str) -> Failure | None:
     return Failure(kind="provider", reason=finish.lower(), message=f"{said} ({finish})", retryable=retryable)
 
 
-def blocked(reason: str, message: str | None) -> str:
-    """Give the detail of a prompt that was refused; the provider's words are about it, and not out of it."""
+def refused(reason: str, message: str | None) -> str:
+    """Give the detail of a refusal: the provider's word for it, and what it says of that on one bounded line."""
     word = clean_kind(reason)
     return f"{word}: {clean(message, 200)}" if message and message.strip() else word

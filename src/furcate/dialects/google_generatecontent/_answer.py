@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Raw
 
 from furcate.dialects._failures import UNREADABLE, error_in, malformed, read_plain, stream_failure
-from furcate.dialects.google_generatecontent._account import blocked, breakdown, read_ending, read_usage
+from furcate.dialects._open_work import OpenWork
+from furcate.dialects.google_generatecontent._account import breakdown, read_ending, read_usage, refused
 from furcate.dialects.google_generatecontent._citations import CitationBook
 from furcate.dialects.google_generatecontent._hosted import GROUNDING, VERSION
 from furcate.dialects.google_generatecontent._parts import PartBook
@@ -83,17 +84,18 @@ class GoogleAnswer:
         taken: how many chunks were taken.
     """
 
-    def __init__(self, origin: Origin, unknown_content: UnknownContent) -> None:
+    def __init__(self, origin: Origin, unknown_content: UnknownContent, open_work: OpenWork) -> None:
         self.done = False
         self.taken = 0
         self._origin = origin
         self._out: list[StreamEvent] = []
-        self._parts = PartBook(origin, unknown_content, self._emit)
+        self._parts = PartBook(origin, unknown_content, self._emit, open_work=open_work)
         self._citations = CitationBook(self._parts.texts)
         self._started = False
         self._answered = False
         self._finish: str | None = None
         self._blocked: str | None = None
+        self._explained: str | None = None
         self._last_usage = b""
         self._noticed: set[str] = set()
 
@@ -175,7 +177,8 @@ class GoogleAnswer:
         if self._blocked is not None:
             self._out.append(Stopped("refusal", self._blocked))
         else:
-            self._out.append(Stopped(*read_ending(finish, called=called)))
+            reason, detail = read_ending(finish, called=called)
+            self._out.append(Stopped(reason, refused(finish, self._explained) if reason == "refusal" else detail))
 
     def _read(self, chunk: Members) -> None:
         if given(chunk.get("error")):
@@ -217,6 +220,7 @@ class GoogleAnswer:
         # Some servers say STOP with every chunk; what the last one says counts.
         if finish and finish != "FINISH_REASON_UNSPECIFIED":
             self._finish = finish
+            self._explained = read_text(candidate.get("finishMessage")) or self._explained
         self._tell_unknown("candidate", candidate, _CANDIDATE)
 
     def _beside(self, candidate: Members, key: str, read: Callable[[Members, Raw], None]) -> None:
@@ -253,7 +257,7 @@ class GoogleAnswer:
     def _read_feedback(self, feedback: Members) -> None:
         reason = read_text(feedback.get("blockReason"))
         if reason and reason != "BLOCK_REASON_UNSPECIFIED":
-            self._blocked = blocked(reason, read_text(feedback.get("blockReasonMessage")))
+            self._blocked = refused(reason, read_text(feedback.get("blockReasonMessage")))
 
     def _read_usage(self, raw: Raw) -> None:
         written = bytes(raw)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import partial
 
 import attrs
 import msgspec
@@ -17,11 +19,12 @@ from furcate.dialects._failures import (
     response_failure,
     stream_failure,
 )
+from furcate.dialects._open_work import OpenWork
 from furcate.dialects._sse_stream import SseStream, decode_body
 from furcate.dialects.google_generatecontent._answer import GoogleAnswer, is_answer, read_chunks
 from furcate.dialects.google_generatecontent._encode import encode_call
 from furcate.dialects.google_generatecontent._wire import read_members
-from furcate.primitives._content import Origin
+from furcate.primitives._content import HostedActivity, Origin
 from furcate.primitives._json import Plain
 from furcate.primitives._stream import StreamEvent, StreamFailed
 from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
@@ -63,11 +66,31 @@ class GoogleGenerateContent:
             return (("authorization", f"Bearer {key}"),)
         return (("x-goog-api-key", key),)
 
-    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> SseStream:
-        """Begin to decode a streamed answer; `origin` goes onto opaque reasoning state."""
-        return SseStream(GoogleAnswer(origin, unknown_content), lambda body: _whole(body, origin, unknown_content))
+    def decoder(
+        self,
+        origin: Origin,
+        unknown_content: UnknownContent = "fail",
+        *,
+        open_activities: Iterable[HostedActivity] = (),
+    ) -> SseStream:
+        """Begin to decode a streamed answer.
 
-    def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
+        Args:
+            origin: goes onto opaque reasoning state, and its provider onto payloads.
+            unknown_content: what becomes of content of an unknown kind.
+            open_activities: the starts of work that earlier answers began, and that this one may end.
+        """
+        begin = partial(GoogleAnswer, origin, unknown_content, OpenWork.of(open_activities, origin))
+        return SseStream(begin(), lambda body: _whole(body, begin()))
+
+    def decode_whole(
+        self,
+        body: bytes,
+        origin: Origin,
+        unknown_content: UnknownContent = "fail",
+        *,
+        open_activities: Iterable[HostedActivity] = (),
+    ) -> list[StreamEvent]:
         """Decode an answer that came in one piece, or as a list of chunks.
 
         A server that streams without being asked to is understood too.
@@ -75,8 +98,9 @@ class GoogleGenerateContent:
         Raises:
             AttemptFailed: the body is no answer of this dialect.
         """
-        stream = self.decoder(origin, unknown_content)
-        return decode_body(body, stream, lambda whole: _whole(whole, origin, unknown_content))
+        begin = partial(GoogleAnswer, origin, unknown_content, OpenWork.of(open_activities, origin))
+        stream = SseStream(begin(), lambda whole: _whole(whole, begin()))
+        return decode_body(body, stream, lambda whole: _whole(whole, begin()))
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means.
@@ -96,7 +120,7 @@ class GoogleGenerateContent:
         return failure
 
 
-def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list[StreamEvent]:
+def _whole(body: bytes, answer: GoogleAnswer) -> list[StreamEvent]:
     try:
         chunks = read_chunks(body)
         answers = bool(chunks) and is_answer(read_members(chunks[0]))
@@ -112,7 +136,6 @@ def _whole(body: bytes, origin: Origin, unknown_content: UnknownContent) -> list
             return [StreamFailed(stream_failure(found))]
         message = "the server's JSON answer has no candidates; is it a google-generatecontent server?"
         raise AttemptFailed(malformed(message))
-    answer = GoogleAnswer(origin, unknown_content)
     events: list[StreamEvent] = []
     for chunk in chunks:
         events.extend(answer.take(bytes(chunk)))

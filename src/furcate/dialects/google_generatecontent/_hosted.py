@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import msgspec
 from attrs import define, field
 from msgspec import Raw
 
 from furcate.dialects._failures import read_plain
+from furcate.dialects._open_work import OpenWork, recorded_version
 from furcate.dialects.google_generatecontent._wire import (
     Code,
     CodeResult,
@@ -64,10 +66,12 @@ class HostedBook:
     """
 
     _origin: Origin
+    _open: OpenWork
     scope: str = ""
     _begun: dict[str, tuple[str, FrozenMap]] = field(factory=dict)
     _waiting: list[str] = field(factory=list)
     _over: set[str] = field(factory=set)
+    _earlier_over: set[str] = field(factory=set)
     _numbers: dict[str, int] = field(factory=dict)
     _queries: set[str] = field(factory=set)
     _urls: set[tuple[str, str]] = field(factory=set)
@@ -161,6 +165,12 @@ class HostedBook:
         )
 
     def _end(self, given: str | None, name: str, state: ActivityState, *, part: Raw) -> StreamEvent:
+        earlier = self._earlier(given, name)
+        if earlier is not None:
+            self._earlier_over.add(earlier.id)
+            kept = self._payload(part, recorded_version(earlier, VERSION))
+            summary = _summary(earlier.input, state)
+            return HostedTransition(attrs.evolve(earlier, state=state, summary=summary, payload=kept))
         # Without an id, an answer belongs to the call of its kind that has waited longest.
         waiting = (one for one in self._waiting if self._begun[one][0] == name)
         its_id = given or next(waiting, None) or self._number(name)
@@ -182,6 +192,19 @@ class HostedBook:
             )
         )
 
+    def _earlier(self, given: str | None, name: str) -> HostedActivity | None:
+        """Find the call of an earlier answer that ends here; without an id, only what no call of this answer awaits."""
+        if given is not None:
+            return None if given in self._begun or given in self._earlier_over else self._open.find(given)
+        if any(self._begun[one][0] == name for one in self._waiting):
+            return None
+        waiting = (
+            one
+            for one in self._open.starts
+            if one.name == name and one.id not in self._earlier_over and one.payload and one.payload.format == PART
+        )
+        return next(waiting, None)
+
     def _whole(self, name: str, state: ActivityState, value: FrozenMap, *, payload: ProviderPayload) -> StreamEvent:
         return HostedTransition(
             HostedActivity(
@@ -195,8 +218,8 @@ class HostedBook:
             )
         )
 
-    def _payload(self, part: Raw) -> ProviderPayload:
-        return ProviderPayload(self._origin.provider, PART, VERSION, rewritten(part))
+    def _payload(self, part: Raw, version: str = VERSION) -> ProviderPayload:
+        return ProviderPayload(self._origin.provider, PART, version, rewritten(part))
 
     def _number(self, name: str) -> str:
         self._numbers[name] = self._numbers.get(name, 0) + 1

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Raw
 
 from furcate.dialects._failures import malformed
+from furcate.dialects._open_work import OpenWork
 from furcate.dialects.google_generatecontent._calls import CallBook
 from furcate.dialects.google_generatecontent._hosted import HostedBook
 from furcate.dialects.google_generatecontent._text import TextBook
@@ -70,7 +71,14 @@ class PartBook:
         hosted: the provider-run work.
     """
 
-    def __init__(self, origin: Origin, unknown_content: UnknownContent, emit: Callable[[StreamEvent], None]) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        unknown_content: UnknownContent,
+        emit: Callable[[StreamEvent], None],
+        *,
+        open_work: OpenWork,
+    ) -> None:
         self._origin = origin
         self._carry = unknown_content == "carry"
         self._emit = emit
@@ -80,7 +88,7 @@ class PartBook:
         self._sealed = False  # whether the text or the thought that is open has its signature
         self.texts = TextBook()
         self.calls = CallBook(self.allot)
-        self.hosted = HostedBook(origin)
+        self.hosted = HostedBook(origin, open_work)
 
     def allot(self) -> int:
         """Give the index of a new part."""

@@ -7,6 +7,7 @@ that others were seen to do as well, it is understood; what cannot be understood
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import attrs
 from attrs import frozen
@@ -25,7 +26,7 @@ from furcate.dialects._sse_stream import SseStream, decode_body
 from furcate.dialects.openai_chat._answer import ChatAnswer
 from furcate.dialects.openai_chat._encode import encode_call
 from furcate.dialects.openai_chat._wire import read_chunk
-from furcate.primitives._content import Origin
+from furcate.primitives._content import HostedActivity, Origin
 from furcate.primitives._stream import StreamEvent, StreamFailed
 from furcate.primitives._wire import AttemptFailed, Failure, ModelCall, ResponseHead, UnknownContent, WireRequest
 
@@ -65,18 +66,32 @@ class OpenAIChat:
         """Give the header that carries a credential."""
         return (("authorization", f"Bearer {key}"),)
 
-    def decoder(self, origin: Origin, unknown_content: UnknownContent = "fail") -> SseStream:
+    def decoder(
+        self,
+        origin: Origin,
+        unknown_content: UnknownContent = "fail",
+        *,
+        open_activities: Iterable[HostedActivity] = (),
+    ) -> SseStream:
         """Begin to decode a streamed answer.
 
         Args:
             origin: goes onto opaque reasoning state, and its provider onto payloads.
             unknown_content: what becomes of content of an unknown kind.
+            open_activities: passed over: what a server of this dialect ran, it tells in one answer.
         """
         return SseStream(
             ChatAnswer(origin, unknown_content=unknown_content), lambda body: _whole(body, origin, unknown_content)
         )
 
-    def decode_whole(self, body: bytes, origin: Origin, unknown_content: UnknownContent = "fail") -> list[StreamEvent]:
+    def decode_whole(
+        self,
+        body: bytes,
+        origin: Origin,
+        unknown_content: UnknownContent = "fail",
+        *,
+        open_activities: Iterable[HostedActivity] = (),
+    ) -> list[StreamEvent]:
         """Decode an answer that came in one piece.
 
         A server that streams without being asked to is understood too.
@@ -85,6 +100,7 @@ class OpenAIChat:
             body: the whole body.
             origin: as for `decoder`.
             unknown_content: as for `decoder`.
+            open_activities: as for `decoder`.
 
         Raises:
             AttemptFailed: the body is no answer of this dialect.

@@ -69,6 +69,8 @@ def _members(call: ModelCall) -> dict[str, Plain]:
         members["response_format"] = {"type": "json_object"}
     elif call.schema is not None and call.switches.structured_output == "json_schema":
         members["response_format"] = _response_format(*call.schema)
+    if call.beginning is not None:
+        members["prompt_cache_key"] = call.beginning.digest.hex()[:32]
     members["stream"] = call.stream
     if call.stream and call.switches.stream_usage:
         members["stream_options"] = {"include_usage": True}

@@ -196,9 +196,14 @@ def read_chunk(data: bytes) -> Chunk:
     """Read a chunk or a whole answer.
 
     Raises:
-        msgspec.DecodeError: the bytes are no JSON, or JSON of another shape.
+        msgspec.DecodeError: the bytes are no text, no JSON, or JSON of another shape.
         RecursionError: the JSON is nested without reason.
     """
+    if not data.isascii():
+        try:
+            data.decode()  # msgspec does not look into what is kept raw, and calls are written from that
+        except UnicodeDecodeError as error:
+            raise msgspec.DecodeError("no text") from error
     try:
         return _CHUNKS.decode(data)
     except msgspec.ValidationError:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec import Raw
 
 from furcate.dialects._failures import UNREADABLE, error_in, malformed, read_plain, stream_failure
+from furcate.dialects._open_work import OpenWork
 from furcate.dialects.openai_responses._account import hosted_counts, read_ending, read_usage
 from furcate.dialects.openai_responses._events import CONTENT, PROGRESS
 from furcate.dialects.openai_responses._hosted import NOT_FINAL
@@ -54,10 +55,10 @@ class ResponsesAnswer:
         taken: how many events were taken.
     """
 
-    def __init__(self, origin: Origin, unknown_content: UnknownContent) -> None:
+    def __init__(self, origin: Origin, unknown_content: UnknownContent, open_work: OpenWork) -> None:
         self.done = False
         self.taken = 0
-        self._sheet = Sheet(origin, unknown_content)
+        self._sheet = Sheet(origin, unknown_content, open_work)
         self._items: dict[int, Item] = {}
         self._kinds: dict[int, str] = {}
         self._ids: dict[str, int] = {}

@@ -112,6 +112,8 @@ def _members(call: ModelCall) -> dict[str, Plain]:
     if shape is not None:
         members["text"] = {"format": shape}
     cache_key = next((key for node in call.history.nodes() if (key := node.memo(_CACHE_KEYS, _cache_key))), None)
+    if cache_key is None and call.beginning is not None:
+        cache_key = call.beginning.digest.hex()[:32]
     if cache_key is not None:
         members["prompt_cache_key"] = cache_key
     members["store"] = False

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from furcate.dialects._failures import malformed
+from furcate.dialects._open_work import recorded_version
 from furcate.dialects.openai_responses._hosted import (
     KINDS,
     Input,
@@ -19,7 +20,14 @@ from furcate.dialects.openai_responses._hosted import (
     summary_of,
 )
 from furcate.dialects.openai_responses._message import MessageItem
-from furcate.dialects.openai_responses._sheet import REASONING_FORMAT, UNKNOWN_FORMAT, Piece, Sheet, unsupported
+from furcate.dialects.openai_responses._sheet import (
+    REASONING_FORMAT,
+    UNKNOWN_FORMAT,
+    VERSION,
+    Piece,
+    Sheet,
+    unsupported,
+)
 from furcate.dialects.openai_responses._wire import (
     NULL,
     Members,
@@ -93,6 +101,8 @@ class ReasoningItem:
             self._placed = True
             state = ReasoningState(self._sheet.origin, REASONING_FORMAT, compact(members))
             self._sheet.emit(ReasoningSealed(self._index, state))
+        else:
+            self._sheet.notice("reasoning.unsealed")
         if self._placed:
             self._sheet.emit(PartEnded(self._index))
         self.done = True
@@ -184,9 +194,11 @@ class HostedItem:
         self._kind: Kind = KINDS[self.type]
         self._sheet = sheet
         self._position = position
-        self._id = text_of(members, "id") or f"item_{position}"
+        given = text_of(members, "id")
+        self._id = given or f"item_{position}"
+        self._start = sheet.open_work.find(given)
         self.waits = self._kind.waits(members)
-        if not self.waits:
+        if not self.waits and self._start is None:
             self._tell("started")
 
     def confirm(self, members: Members) -> None:
@@ -198,7 +210,8 @@ class HostedItem:
         Raises:
             AttemptFailed: it says something that nobody decided about.
         """
-        payload = self._sheet.payload(compact(members, nulls=True))
+        version = recorded_version(self._start, VERSION)
+        payload = self._sheet.payload(compact(members, nulls=True), version=version)
         state: ActivityState = "completed"
         asked: Input = {}
         try:
@@ -235,7 +248,7 @@ class HostedItem:
             summary=summary,
             payload=payload,
             position=self._position,
-            scope=self._sheet.scope,
+            scope=self._sheet.scope if self._start is None else self._start.scope,
         )
         self._sheet.emit(HostedTransition(activity))
 

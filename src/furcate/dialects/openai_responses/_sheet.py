@@ -5,10 +5,12 @@ from __future__ import annotations
 from attrs import define, field
 
 from furcate.dialects._failures import malformed
+from furcate.dialects._open_work import OpenWork
 from furcate.primitives._content import HostedActivity, Origin, ProviderPayload
 from furcate.primitives._stream import HostedTransition, Noticed, StreamEvent
 from furcate.primitives._wire import AttemptFailed, Failure, UnknownContent
 
+VERSION = "1"
 ITEM_FORMAT = "openai-responses.item"
 REASONING_FORMAT = "openai-responses.reasoning"
 UNKNOWN_FORMAT = "openai-responses.unknown"
@@ -28,12 +30,14 @@ class Sheet:
     Attributes:
         origin: goes onto reasoning state, and its provider onto payloads.
         unknown_content: what becomes of content of an unknown kind.
+        open_work: what earlier answers began.
         scope: the response's id; the ids of its activities belong to it.
         events: what was told and not yet given out.
     """
 
     origin: Origin
     unknown_content: UnknownContent
+    open_work: OpenWork
     scope: str = ""
     events: list[StreamEvent] = field(factory=list)
     _parts: int = 0
@@ -54,9 +58,9 @@ class Sheet:
             self._noticed.add(kind)
             self.emit(Noticed(kind))
 
-    def payload(self, written: bytes, form: str = ITEM_FORMAT) -> ProviderPayload:
-        """Make the payload of a native value."""
-        return ProviderPayload(self.origin.provider, form, "1", written)
+    def payload(self, written: bytes, form: str = ITEM_FORMAT, *, version: str = VERSION) -> ProviderPayload:
+        """Make the payload of a native value; `version` is the recorded one where earlier work goes on."""
+        return ProviderPayload(self.origin.provider, form, version, written)
 
     def carry(self, kind: str, written: bytes, *, id: str, position: int | None, form: str) -> None:
         """Keep content of an unknown kind, or break the answer.
