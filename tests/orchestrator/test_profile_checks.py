@@ -148,6 +148,33 @@ def test_names_and_addresses_decide_nothing(model: str, provider: str) -> None:
         check(Profile("p", "lab", model, server_tools=["web_fetch"]), backend)
 
 
+@pytest.mark.req("S1-69")
+def test_efforts_are_those_of_the_list(tmp_path: Path) -> None:
+    """The list is absent or names each effort once; an effort outside it is an error, whatever the model is called."""
+    base = "backend = 'lab'\nmodel = 'claude-opus-4'\n"
+    assert faults(tmp_path, base + "reasoning_effort = 'max'") == []
+    assert faults(tmp_path, base + "reasoning_efforts = ['low', 'high']\nreasoning_effort = 'low'") == []
+    assert faults(tmp_path, base + "reasoning_efforts = []") == [
+        "reasoning_efforts: found an empty list; name at least one, or leave the key out"
+    ]
+    assert faults(tmp_path, base + "reasoning_efforts = ['low', 'low']") == [
+        "reasoning_efforts: 'low' is there twice; name each effort once"
+    ]
+    assert faults(tmp_path, base + "reasoning_efforts = ['low', 'high']\nreasoning_effort = 'max'") == [
+        "reasoning_effort: 'max' is not in reasoning_efforts; allowed efforts: low, high"
+    ]
+
+
+@pytest.mark.req("S1-69")
+async def test_a_request_asks_for_no_effort_outside_the_list() -> None:
+    """What a request overrides is held against the list too, before anybody is asked."""
+    profile = Profile("p", "lab", "m", reasoning_efforts=["low"])
+    async with furcate.Engine(backends=[Backend("lab", base_url="http://127.0.0.1:9")], profiles=[profile]) as engine:
+        settings = furcate.Settings(reasoning_effort="high")
+        with pytest.raises(furcate.RequestError, match="effort 'high'; profile 'p' allows low"):
+            await engine.run(furcate.Request(profile="p", messages="Go", settings=settings))
+
+
 @pytest.mark.req("S1-12")
 async def test_declaring_is_all_it_takes() -> None:
     """A declared capability is in every request of its profile, nobody being asked, and in no other request."""

@@ -4,6 +4,7 @@ from furcate.admission._budget import Budget
 from furcate.admission._gate import Gate, Lease
 from furcate.admission._ledger import AdmissionStatistics, Ledger
 from furcate.admission._limit import AdaptiveLimit
+from furcate.admission._queue import Share
 from furcate.admission._rate import Allowance
 
-__all__ = ("AdaptiveLimit", "AdmissionStatistics", "Allowance", "Budget", "Gate", "Lease", "Ledger")
+__all__ = ("AdaptiveLimit", "AdmissionStatistics", "Allowance", "Budget", "Gate", "Lease", "Ledger", "Share")

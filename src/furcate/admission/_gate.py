@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from math import inf
 from types import TracebackType
 
@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from furcate.admission._ledger import AdmissionStatistics, Ledger
+from furcate.admission._queue import Share
 
 
 class _Ticket:
@@ -62,7 +63,9 @@ class Gate:
         )
         self._loop: anyio.lowlevel.EventLoopToken | None = None
 
-    def lease(self, *, front: bool = False, tokens: float = 0) -> AbstractAsyncContextManager[Lease]:
+    def lease(
+        self, *, front: bool = False, tokens: float = 0, share: Share | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
         """Make the context manager that waits for a place and holds it.
 
         Entering is always a checkpoint, even where a place is free. Leaving is none; it gives the place back unless
@@ -73,8 +76,14 @@ class Gate:
             front: whether to queue before all who asked without it, as a retry does. Retries keep their order
                 among themselves.
             tokens: how many tokens the request will probably use.
+            share: the piece of work that it belongs to, if any; those that have begun take turns, and go before those
+                that have not.
         """
-        return _Admission(self, front, tokens)
+        return _Admission(self, front=front, tokens=tokens, share=share)
+
+    def no_place(self) -> AbstractAsyncContextManager[Lease]:
+        """Make the context manager of a lease that holds no place, for what asks nobody."""
+        return nullcontext(Lease(self, None, 0.0))
 
     def pause(self, until_s: float) -> bool:
         """Admit nobody before a moment. Whoever holds a place keeps it, and the queue keeps its order.
@@ -97,12 +106,12 @@ class Gate:
         """
         return self._ledger.statistics(now_s=_now_s() if _loop() == self._loop else -inf)
 
-    async def _admit(self, front: bool, tokens: float) -> Lease:
+    async def _admit(self, front: bool, tokens: float, share: Share | None) -> Lease:
         self._keep_to_this_clock()
         began_s = anyio.current_time()
         ticket = _Ticket()
         try:
-            self._wake(self._ledger.ask(ticket, front=front, tokens=tokens, now_s=began_s), looking=ticket)
+            self._wake(self._ledger.ask(ticket, front=front, tokens=tokens, share=share, now_s=began_s), looking=ticket)
             if ticket.granted:
                 await anyio.lowlevel.checkpoint()
             while not ticket.granted:
@@ -155,9 +164,9 @@ class Lease:
 
     __slots__ = ("_gate", "_ticket", "waited_s")
 
-    def __init__(self, gate: Gate, ticket: _Ticket, waited_s: float) -> None:
+    def __init__(self, gate: Gate, ticket: _Ticket | None, waited_s: float) -> None:
         self._gate = gate
-        self._ticket: _Ticket | None = ticket
+        self._ticket = ticket
         self.waited_s = waited_s
 
     @property
@@ -199,12 +208,13 @@ class Lease:
 class _Admission(AbstractAsyncContextManager[Lease]):
     # A class rather than an async generator: one that is dropped half-way leaves nothing to a finaliser.
 
-    __slots__ = ("_front", "_gate", "_lease", "_tokens", "_used")
+    __slots__ = ("_front", "_gate", "_lease", "_share", "_tokens", "_used")
 
-    def __init__(self, gate: Gate, front: bool, tokens: float) -> None:
+    def __init__(self, gate: Gate, *, front: bool, tokens: float, share: Share | None) -> None:
         self._gate = gate
         self._front = front
         self._tokens = tokens
+        self._share = share
         self._lease: Lease | None = None
         self._used = False
 
@@ -212,7 +222,7 @@ class _Admission(AbstractAsyncContextManager[Lease]):
         if self._used:
             raise RuntimeError("this lease was entered before; call gate.lease() for each time")
         self._used = True
-        self._lease = await self._gate._admit(self._front, self._tokens)
+        self._lease = await self._gate._admit(self._front, self._tokens, self._share)
         return self._lease
 
     async def __aexit__(

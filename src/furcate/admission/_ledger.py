@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable
 from math import inf
 from typing import Generic, TypeVar
@@ -11,6 +10,7 @@ import attrs
 from attrs import field, frozen
 
 from furcate.admission._limit import AdaptiveLimit
+from furcate.admission._queue import Queue, Share
 from furcate.admission._rate import Allowance
 from furcate.primitives._checks import check_whole
 
@@ -56,6 +56,8 @@ class _Held:
 class Ledger(Generic[TicketT]):
     """Keep the places of one backend: first come, first served, and those who return go before those who are new.
 
+    Where requests belong to shares of the work, those that have begun take turns and go before those that have not.
+
     A ticket is any hashable value; it is in the ledger from `ask` until `release` or `withdraw`. Each method that can
     let somebody in tells which tickets got a place by it, so that whoever waits with them can be woken. At all times at
     most `capacity` tickets hold a place, and no place is free while a ticket waits, unless a pause, a lowered limit or
@@ -90,12 +92,17 @@ class Ledger(Generic[TicketT]):
         self._now_s = -inf
         self._paused_until_s = -inf
         self._holders: dict[TicketT, _Held] = {}
-        # Ordered dicts, since a ticket leaves from the middle as easily as from the head, however long the queue.
-        self._returning: OrderedDict[TicketT, float] = OrderedDict()
-        self._arriving: OrderedDict[TicketT, float] = OrderedDict()
+        self._returning: Queue[TicketT] = Queue()
+        self._arriving: Queue[TicketT] = Queue()
 
     def ask(
-        self, ticket: TicketT, *, front: bool = False, tokens: float = 0, now_s: float = 0.0
+        self,
+        ticket: TicketT,
+        *,
+        front: bool = False,
+        tokens: float = 0,
+        share: Share | None = None,
+        now_s: float = 0.0,
     ) -> tuple[TicketT, ...]:
         """Ask for a place; it is granted at once where one is free.
 
@@ -104,6 +111,7 @@ class Ledger(Generic[TicketT]):
             front: whether to queue before all who asked without it, for one who had a place and gave it back to
                 wait for something else. Those at the front keep their order among themselves.
             tokens: how many tokens it will probably use.
+            share: the piece of work that it belongs to, if any; those that have begun go before those that have not.
             now_s: the moment.
 
         Raises:
@@ -111,8 +119,10 @@ class Ledger(Generic[TicketT]):
         """
         if ticket in self._holders or ticket in self._returning or ticket in self._arriving:
             raise ValueError(f"ticket {ticket!r} already holds a place or waits for one; ask with a new ticket")
-        queue = self._returning if front else self._arriving
-        queue[ticket] = tokens
+        if front:
+            self._returning.push(ticket, tokens)
+        else:
+            self._arriving.push(ticket, tokens, share)
         return self.grant(now_s)
 
     def release(self, ticket: TicketT, *, now_s: float = 0.0) -> tuple[TicketT, ...]:
@@ -139,7 +149,7 @@ class Ledger(Generic[TicketT]):
             return self.release(ticket, now_s=now_s)
         for queue in (self._returning, self._arriving):
             if ticket in queue:
-                del queue[ticket]
+                queue.remove(ticket)
                 # It may have been the first, for whom the allowance did not suffice.
                 return self.grant(now_s)
         raise ValueError(f"ticket {ticket!r} neither holds a place nor waits for one; withdraw a ticket that asked")
@@ -214,10 +224,10 @@ class Ledger(Generic[TicketT]):
         granted: list[TicketT] = []
         while (
             len(self._holders) < self._limit.places
-            and (queue := self._returning or self._arriving)
-            and self._held_up_s(next(iter(queue.values()))) <= self._now_s
+            and (head := (queue := self._returning or self._arriving).head()) is not None
+            and self._held_up_s(head[1]) <= self._now_s
         ):
-            ticket, tokens = queue.popitem(last=False)
+            ticket, tokens = queue.pop(), head[1]
             self._holders[ticket] = _Held(self._limit.episode, tokens)
             self._take(1, tokens)
             granted.append(ticket)
@@ -227,11 +237,8 @@ class Ledger(Generic[TicketT]):
         """Give the first of the queue and the moment that it waits for; None where it waits for a place, or nobody."""
         if len(self._holders) >= self._limit.places:
             return None
-        queue = self._returning or self._arriving
-        if not queue:
-            return None
-        ticket, tokens = next(iter(queue.items()))
-        return ticket, self._held_up_s(tokens)
+        head = (self._returning or self._arriving).head()
+        return (head[0], self._held_up_s(head[1])) if head is not None else None
 
     def statistics(self, *, now_s: float = 0.0) -> AdmissionStatistics:
         """Count places and waiters, and tell what holds them up."""

@@ -10,12 +10,12 @@ from typing import Any
 import click
 from attrs import frozen
 
-from furcate.cli._files import check_target, files_of, is_special
+from furcate.cli._files import files_of, is_special
+from furcate.cli._kept import Keeping, Kept, keeping_options
 from furcate.cli._lines import json_line, usage_fields, validation_fields
 from furcate.cli._loop import Interruption, run_on
 from furcate.cli._output import Output, Screen, stdout_is_closed
-from furcate.cli._receipt_log import ReceiptLog
-from furcate.cli._setup import Setup, choose, config_option, loop_option, make_ready, receipts_option
+from furcate.cli._setup import Setup, choose, config_option, loop_option, make_ready
 from furcate.cli._told import FAILED, WELL, complain, ending, one_line, say, tools_line, unmet, usage_line
 from furcate.cli._watching import Watching, list_under
 from furcate.orchestrator._engine import Engine
@@ -78,10 +78,18 @@ class Asked:
 @click.option("--max-output-tokens", type=click.IntRange(min=1), metavar="N", help="Most tokens of the answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end instead of the text.")
 @config_option
-@receipts_option
+@keeping_options
 @loop_option
 def run(
-    prompt: str | None, config: Path | None, loop: str, *, as_json: bool, receipts: Path | None, **options: Any
+    prompt: str | None,
+    config: Path | None,
+    loop: str,
+    *,
+    as_json: bool,
+    receipts: Path | None,
+    record: Path | None,
+    record_content: bool,
+    **options: Any,
 ) -> int:
     """Run the configured PROMPT, or messages given with -m, and print the answer.
 
@@ -93,9 +101,10 @@ def run(
     request = _request(asked, setup)
     if as_json and stdout_is_closed():
         raise RequestError("stdout is closed, so that the answer would be lost; leave it open, or leave out --json")
-    _check_files(asked, setup, receipts)
-    log = ReceiptLog(receipts)
-    engine = setup.engine([log, _tell_pause])
+    keeping = Keeping(receipts=receipts, record=record, record_content=record_content)
+    _check_files(asked, setup, keeping)
+    kept = Kept(keeping)
+    engine = setup.engine([*kept.observers, _tell_pause])
     try:
         backend = engine.inspect_backend(str(engine.prepare(request).details()["backend"]))
     except UnknownNameError as error:
@@ -110,25 +119,24 @@ def run(
         complain("interrupted; the answer is not complete")
         return FAILED
 
-    with log:
+    with kept:
         status = run_on(loop, command)
-    if log.problem is not None:
-        complain(log.problem)
-        return status or FAILED
+    for problem in kept.problems:
+        complain(problem)
+        status = status or FAILED
     return status
 
 
-def _check_files(asked: Asked, setup: Setup, receipts: Path | None) -> None:
-    """Check that inputs can be read twice, and that receipts are not written over what is read."""
+def _check_files(asked: Asked, setup: Setup, keeping: Keeping) -> None:
+    """Check that inputs can be read twice, and that nothing is kept in what is read."""
     given = [Path(_pair(text, "--input", "NAME=FILE")[1]) for text in asked.inputs]
     for path in given:
         if is_special(path):
             raise RequestError(f"input {path} is no regular file; save it first")
-    if receipts is None:
-        return
-    read = files_of(setup.path, "the configuration")
+    # A configuration may be a pipe, which is read only once.
+    read = {} if keeping.nothing else files_of(setup.path, "the configuration")
     read |= {path: "a file that this run reads" for path in (*given, asked.vars_file, asked.schema) if path is not None}
-    check_target("--receipts", receipts, read)
+    keeping.check(read)
 
 
 def _tell_pause(event: Observation) -> None:
@@ -252,6 +260,7 @@ def _described(result: Result) -> dict[str, Plain]:
     return {
         "text": result.text,
         "stop_reason": result.stop_reason,
+        "stop_detail": result.stop_detail,
         "refusal": result.message.refusal,
         "tool_calls": calls,
         "activities": activities,

@@ -124,7 +124,7 @@ def ending(result: Result) -> str | None:
         case "context_window":
             return "the answer was cut off where the model's context ended; shorten the conversation"
         case "refusal":
-            said = result.message.refusal
+            said = result.message.refusal or result.stop_detail
             return f"the model refused: {clean_line(said)}" if said else "the model refused to answer"
         case "tool_use":
             names = ", ".join(clean_line(call.name) for call in result.message.tool_calls)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from math import inf
@@ -12,10 +11,12 @@ import attrs
 from attrs import field, frozen
 
 from furcate.dialects import Assembler, Dialect
+from furcate.orchestrator._tape import Tape
 from furcate.primitives._errors import RequestError
 from furcate.primitives._json import TooDeep
 from furcate.primitives._message import Message
 from furcate.primitives._observations import AttemptFinished, AttemptStarted, Purpose, RunStatus
+from furcate.primitives._open_work import open_activities
 from furcate.primitives._receipt import TransportReceipt
 from furcate.primitives._resources import Backend, CredentialSource, TimeLimits
 from furcate.primitives._result import Attempt
@@ -29,7 +30,7 @@ from furcate.primitives._stream import (
 )
 from furcate.primitives._usage import Usage
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
-from furcate.transport import HttpCall, HttpTransport, ProviderCall, Transported
+from furcate.transport import Call, HttpTransport, ProviderCall, ReplayedCall, Transported
 
 _MOST_BODY_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 256 * 1024
@@ -55,6 +56,7 @@ class AttemptRun:
         message: the answer's message, once it is complete.
         failure: why it gave no completed answer, once that is known.
         content_shown: whether content was handed on.
+        replayed: whether the answer was read from a record, and the provider not asked.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class AttemptRun:
         self._backend = backend
         self._dialect = dialect
         self._limits: TimeLimits = backend.limits
-        self._decoder = dialect.decoder(call.origin, backend.unknown_content)
+        # Work that an earlier attempt or run has begun ends under what was noted at its start.
+        self._open_activities = open_activities(call.request.history)
+        self._decoder = dialect.decoder(call.origin, backend.unknown_content, open_activities=self._open_activities)
         self._ended = False
         self._key: str | None = None
         self._streamed_bytes = 0
@@ -90,6 +94,7 @@ class AttemptRun:
         self.message = Message("assistant", ())
         self.failure: Failure | None = None
         self.content_shown = False
+        self.replayed = False
 
     @property
     def request_id(self) -> str:
@@ -111,6 +116,8 @@ class AttemptRun:
         transport: HttpTransport,
         address: Callable[[], Awaitable[Address]],
         credential: Credential,
+        *,
+        tape: Tape,
     ) -> AsyncGenerator[StreamEvent, None]:
         """Send the call and give what arrives, until the answer is complete.
 
@@ -121,15 +128,7 @@ class AttemptRun:
             AttemptFailed: the attempt gave no completed answer; `failure` holds the same.
         """
         try:
-            target = await address()
-            headers = await self._auth(credential, target)
-            async with transport.call(
-                self._wire,
-                target,
-                headers,
-                connect_s=self._limits.connect_s,
-                retry_stale=self._backend.retry_stale_connection,
-            ) as call:
+            async with await self._call_of(transport, address, credential, tape=tape) as call:
                 self._progress_s = anyio.current_time()
                 with self._limit() as scope:
                     head = await call.begin()
@@ -144,20 +143,45 @@ class AttemptRun:
                         self._progress_s = anyio.current_time()
             if self.assembler.stop is None:
                 raise AttemptFailed(_CUT_OFF)
+            await tape.keep(None)
             self.message = self.assembler.message()
             self._status = "succeeded"
         except AttemptFailed as error:
             self._status = "failed"
             self.failure = error.failure
+            await tape.keep(error.failure)
             raise
         except Exception:
             self._status = "failed"
             raise
 
-    async def _refusal(self, call: HttpCall, head: ResponseHead) -> Failure:
+    async def _call_of(
+        self,
+        transport: HttpTransport,
+        address: Callable[[], Awaitable[Address]],
+        credential: Credential,
+        *,
+        tape: Tape,
+    ) -> Call:
+        if tape.recorded is not None:
+            self.replayed = True
+            return ReplayedCall(tape.recorded)
+        target = await address()
+        headers = await self._auth(credential, target)
+        return tape.through(
+            transport.call(
+                self._wire,
+                target,
+                headers,
+                connect_s=self._limits.connect_s,
+                retry_stale=self._backend.retry_stale_connection,
+            )
+        )
+
+    async def _refusal(self, call: Call, head: ResponseHead) -> Failure:
         return self._without_key(self._dialect.decode_error(head, await self._body(call, _MOST_ERROR_BYTES)))
 
-    async def _next_events(self, call: HttpCall) -> list[StreamEvent] | None:
+    async def _next_events(self, call: Call) -> list[StreamEvent] | None:
         """Give the events of the next bytes, or of the whole body at once; None after the last."""
         try:
             events = await self._decoded(call)
@@ -168,13 +192,15 @@ class AttemptRun:
             events[-1] = StreamFailed(self._without_key(events[-1].failure))
         return events
 
-    async def _decoded(self, call: HttpCall) -> list[StreamEvent] | None:
+    async def _decoded(self, call: Call) -> list[StreamEvent] | None:
         if self._ended:
             return None
         if not self._wire.stream:
             self._ended = True
             body = await self._body(call, _MOST_BODY_BYTES)
-            return self._dialect.decode_whole(body, self._call.origin, self._backend.unknown_content)
+            return self._dialect.decode_whole(
+                body, self._call.origin, self._backend.unknown_content, open_activities=self._open_activities
+            )
         data = await self._receive(call)
         self._streamed_bytes += len(data)
         if self._streamed_bytes > _MOST_STREAM_BYTES:
@@ -195,7 +221,7 @@ class AttemptRun:
         if self._first_event_s is None:
             self._first_event_s = anyio.current_time() - self._started_s
 
-    async def _body(self, call: HttpCall, most_bytes: int) -> bytes:
+    async def _body(self, call: Call, most_bytes: int) -> bytes:
         chunks, size = [], 0
         while chunk := await self._receive(call):
             chunks.append(chunk)
@@ -206,7 +232,7 @@ class AttemptRun:
                 self._progress_s = anyio.current_time()
         return b"".join(chunks)
 
-    async def _receive(self, call: HttpCall) -> bytes:
+    async def _receive(self, call: Call) -> bytes:
         with self._limit() as scope:
             data = await call.receive()
         self._check(scope)
@@ -289,7 +315,7 @@ class AttemptRun:
             waited_s=self._waited_s,
             duration_s=anyio.current_time() - self._started_s,
             first_event_s=self._first_event_s,
-            body_sha256=self._body_sha256(),
+            body_sha256=self._wire.body_sha256,
             usage=self.usage,
             stop_reason=stop.reason if stop is not None else None,
             response_id=self.assembler.response_id,
@@ -297,13 +323,8 @@ class AttemptRun:
             failure=self.failure,
             receipt=receipt,
             payloads_dropped=self._call.payloads_dropped,
+            replayed=self.replayed,
         )
-
-    def _body_sha256(self) -> str:
-        digest = hashlib.sha256()
-        for chunk in self._wire.body:
-            digest.update(chunk)
-        return digest.hexdigest()
 
 
 def finished(run_id: str, record: Attempt) -> AttemptFinished:
@@ -324,6 +345,7 @@ def finished(run_id: str, record: Attempt) -> AttemptFinished:
         response_id=record.response_id,
         model=record.model,
         receipt=record.receipt,
+        replayed=record.replayed,
     )
 
 

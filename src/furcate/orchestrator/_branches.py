@@ -6,14 +6,16 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict, Unpack
 from uuid import uuid4
 
 import anyio
 import anyio.abc
+from attrs import frozen
 
 from furcate.orchestrator._coordinator import Coordinator, NextAction, Outcome
 from furcate.orchestrator._engine import Engine
+from furcate.orchestrator._priming import Prime, Priming, current_priming
 from furcate.orchestrator._scopes import current_scope
 from furcate.primitives._budget import Spending, checked_budgets
 from furcate.primitives._checks import check_instance, check_whole
@@ -32,6 +34,29 @@ _log = logging.getLogger("furcate")
 
 FailurePolicy: TypeAlias = Literal["isolate", "cancel"]
 BranchStatus: TypeAlias = Literal["waiting", "running", "succeeded", "failed", "cancelled"]
+
+
+class Attached(TypedDict, total=False):
+    """What the executions of all branches are attached to; a nursery takes these as keywords.
+
+    Keys:
+        groups: count every execution that the branches start.
+        observers: told of them, of the branches, and of the nursery.
+        budgets: the executions that the branches start are paid from them.
+    """
+
+    groups: Iterable[Listener]
+    observers: Iterable[Listener]
+    budgets: Iterable[Spending]
+
+
+@frozen(kw_only=True)
+class _Attached:
+    """The same, checked."""
+
+    groups: tuple[Listener, ...]
+    observers: tuple[Listener, ...]
+    budgets: tuple[Spending, ...]
 
 
 class Branch:
@@ -86,20 +111,18 @@ class Branches:
         *,
         on_failure: FailurePolicy,
         max_active: int | None,
-        groups: tuple[Listener, ...],
-        observers: tuple[Listener, ...],
-        budgets: tuple[Spending, ...],
+        attached: _Attached,
+        priming: Priming | None,
         name: str | None,
     ) -> None:
         self._engine = engine
         self._exchange = exchange
         self._on_failure = on_failure
         self._max_active = max_active
-        self._groups = groups
-        self._observers = observers
-        self._budgets = budgets
+        self._attached = attached
+        self._priming = priming
         self._name = name
-        self._listeners = engine._listeners.with_ranks(groups, observers)
+        self._listeners = engine._listeners.with_ranks(attached.groups, attached.observers)
         self._scope_id = uuid4().hex
         self._handles: list[Branch] = []
         self._names: set[str] = set()
@@ -189,9 +212,9 @@ class Branches:
             next_action,
             additional_turns=additional_turns,
             name=name,
-            groups=(*self._groups, *checked_listeners(groups)),
-            observers=(*self._observers, *checked_listeners(observers)),
-            budgets=(*self._budgets, *checked_budgets(budgets)),
+            groups=(*self._attached.groups, *checked_listeners(groups)),
+            observers=(*self._attached.observers, *checked_listeners(observers)),
+            budgets=(*self._attached.budgets, *checked_budgets(budgets)),
         )
         coordinator._join(self._scope_id)
         branch = Branch(coordinator, name)
@@ -211,6 +234,7 @@ class Branches:
     async def _drive(self, branch: Branch) -> None:
         """Run a branch to its end, then let one that waits begin."""
         branch.status = "running"
+        current_priming.set(self._priming)  # the task is the branch's own, and so is what is set in it
         try:
             branch.outcome = await branch._coordinator.run()
             branch.status = "succeeded"
@@ -262,10 +286,9 @@ def open_branches(
     *,
     on_failure: FailurePolicy = "isolate",
     max_active: int | None = None,
-    groups: Iterable[Listener] = (),
-    observers: Iterable[Listener] = (),
-    budgets: Iterable[Spending] = (),
+    prime: Prime = "auto",
     name: str | None = None,
+    **attached: Unpack[Attached],
 ) -> Branches:
     """Open a nursery: ``async with furcate.open_branches(engine, exchange) as branches: branches.start_soon(...)``.
 
@@ -278,14 +301,15 @@ def open_branches(
             block raises nothing of it; with ``cancel``, the first failure cancels the others and leaves the block as an
             exception group.
         max_active: how many branches run at once; None sets no limit beyond the backends' capacity.
-        groups: count every execution that the branches start.
-        observers: told of them, of the branches, and of the nursery.
-        budgets: the executions that the branches start are paid from them.
+        prime: whether the provider is asked to cache the exchange, and one branch goes first, the others waiting with
+            their first turns until its answer begins: with ``auto`` where the backend's `cache` is ``shared`` and the
+            exchange has about 1,024 tokens or more; True always; False never.
         name: for people who watch.
+        attached: ``groups``, ``observers`` and ``budgets`` of all branches, see `Attached`.
 
     Raises:
-        ValueError: `on_failure` is another word, or `max_active` is less than 1.
-        TypeError: an argument has the wrong type.
+        ValueError: `on_failure` or `prime` is another word, or `max_active` is less than 1.
+        TypeError: an argument has the wrong type, or is none of those above.
     """
     if on_failure not in ("isolate", "cancel"):
         raise ValueError(f"on_failure is {on_failure!r}; give 'isolate' or 'cancel'")
@@ -293,14 +317,22 @@ def open_branches(
     check_instance("exchange", exchange, Exchange)
     if max_active is not None:
         check_whole("max_active", max_active, 1)
+    if not isinstance(prime, bool) and prime != "auto":
+        raise ValueError(f"prime is {prime!r}; give 'auto', True or False")
+    unknown = attached.keys() - Attached.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"open_branches() got an unexpected keyword argument {min(unknown)!r}")
     return Branches(
         engine,
         exchange,
         on_failure=on_failure,
         max_active=max_active,
-        groups=checked_listeners(groups),
-        observers=checked_listeners(observers),
-        budgets=checked_budgets(budgets),
+        attached=_Attached(
+            groups=checked_listeners(attached.get("groups", ())),
+            observers=checked_listeners(attached.get("observers", ())),
+            budgets=checked_budgets(attached.get("budgets", ())),
+        ),
+        priming=None if prime is False else Priming(prime, exchange.history),
         name=name,
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import attrs
 from attrs import field, frozen
 
 from furcate.dialects import DIALECTS
@@ -19,6 +20,7 @@ from furcate.orchestrator._config_check import (
     check_tool,
     table_name,
 )
+from furcate.orchestrator._config_otel import OTEL, read_otel
 from furcate.orchestrator._config_read import Report, Table, Wrong, described, guess
 from furcate.orchestrator._config_tables import (
     Surroundings,
@@ -31,6 +33,7 @@ from furcate.orchestrator._config_tables import (
 from furcate.primitives._errors import ConfigError
 from furcate.primitives._resources import Backend, Profile, Prompt
 from furcate.primitives._settings import Tool
+from furcate.primitives._telemetry import OTelSettings
 
 _TABLES = ("backends", "profiles", "prompts", "tools")
 _Thing = TypeVar("_Thing", Backend, Profile, Prompt, Tool)
@@ -48,6 +51,7 @@ class Resources:
         backends: the backends by name.
         profiles: the profiles by name; each names a backend that is there.
         prompts: the prompts by name; each names no profile, or one that is there.
+        otel: where telemetry goes; None where the file has no table ``[otel]``. Whoever makes the engine sees to it.
         where: the file, or ``Engine(...)``.
         warnings: what is allowed but better done otherwise, one sentence each; never a credential.
     """
@@ -56,6 +60,7 @@ class Resources:
     profiles: Mapping[str, Profile] = field(converter=_read_only)
     prompts: Mapping[str, Prompt] = field(converter=_read_only)
     where: str
+    otel: OTelSettings | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -130,7 +135,9 @@ def _by_name(report: Report, kind: str, things: Iterable[_Thing], *, wanted: typ
 
 def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tuple[Resources, Report]:
     report = Report(str(path))
-    tables = _tables(report, read_toml(report, path), beside)
+    content = read_toml(report, path)
+    tables = _tables(report, content, beside)
+    otel = read_otel(report, content.get(OTEL)) if content is not None and OTEL not in beside else None
     tools = _read(report, "tools", tables, reader=read_tool)
     for name, tool in tools.items():
         if tool is not None:
@@ -139,9 +146,8 @@ def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tup
     backends = _read(report, "backends", tables, reader=read_backend)
     profiles = _read(report, "profiles", tables, reader=lambda t, name: read_profile(t, name, around))
     prompts = _read(report, "prompts", tables, reader=lambda t, name: read_prompt(t, name, around))
-    return _checked(
-        report, backends, profiles, prompts=prompts, dialects=dialects, warnings=_warnings(report.where, backends)
-    ), report
+    resources = _checked(report, backends, profiles, prompts=prompts, dialects=dialects)
+    return attrs.evolve(resources, otel=otel, warnings=_warnings(report.where, backends)), report
 
 
 def read_toml(report: Report, path: Path) -> dict[str, Any] | None:
@@ -163,10 +169,10 @@ def _tables(report: Report, content: dict[str, Any] | None, beside: Collection[s
     if content is None:
         return tables
     for kind, named in content.items():
-        if kind in beside:
+        if kind in beside or kind == OTEL:
             continue
         if kind not in tables:
-            report.add("", kind, "unknown table", remedy=guess(kind, _TABLES, "known tables"))
+            report.add("", kind, "unknown table", remedy=guess(kind, (*_TABLES, OTEL), "known tables"))
         elif not isinstance(named, dict):
             report.add("", kind, f"found {described(named)}", remedy=f"give tables such as [{kind}.NAME]")
         else:
@@ -200,7 +206,6 @@ def _checked(
     *,
     prompts: Mapping[str, Prompt | None],
     dialects: Collection[str],
-    warnings: tuple[str, ...] = (),
 ) -> Resources:
     """Check everything against everything; what is None was wrong before and is not complained of again."""
 
@@ -219,7 +224,6 @@ def _checked(
         profiles=able,
         prompts={name: prompt for name, prompt in prompts.items() if prompt},
         where=report.where,
-        warnings=warnings,
     )
 
 

@@ -15,7 +15,7 @@ from furcate.orchestrator._config_read import Report, guess
 from furcate.orchestrator._prompts import template_fault
 from furcate.primitives._checks import WIRE_NAME
 from furcate.primitives._errors import SchemaError
-from furcate.primitives._resources import Backend, Profile, Prompt
+from furcate.primitives._resources import Backend, Cache, Profile, Prompt
 from furcate.primitives._settings import Tool
 from furcate.primitives._wire import ChatSwitches, UnknownContent
 from furcate.validation import compile_contract
@@ -24,6 +24,7 @@ from furcate.validation._schema import compile_schema
 TEXT_ROLES = ("system", "developer", "user", "assistant")
 KINDS = ("remote", "embedded")
 UNKNOWN_CONTENT: tuple[str, ...] = get_args(UnknownContent)
+CACHES: tuple[str, ...] = get_args(Cache)
 _MADE_HERE: Mapping[str, tuple[str, ...]] = {
     "anthropic-messages": ("messages", "stream", "system"),
     "google-generatecontent": ("contents",),
@@ -89,9 +90,7 @@ def check_backend(place: Place, backend: Backend, dialects: Collection[str]) -> 
         if not (value.isascii() and value.isprintable()) or value != value.strip():
             said = f"the value of {header!r} has spaces around it or holds more than printable ASCII"
             place.wrong("extra_headers", said, "give it without spaces around it, encoded if need be")
-    if backend.unknown_content not in UNKNOWN_CONTENT:
-        remedy = guess(str(backend.unknown_content), UNKNOWN_CONTENT, "possible")
-        place.wrong("unknown_content", f"{backend.unknown_content!r} is not possible here", remedy)
+    _check_words(place, backend)
     _check_switches(place, backend.switches)
     if backend.kind == "embedded":
         return _check_embedded(place, backend)
@@ -101,6 +100,13 @@ def check_backend(place: Place, backend: Backend, dialects: Collection[str]) -> 
     if problem:
         place.wrong("base_url", problem, 'give an address such as "https://api.example.com/v1"')
     return attrs.evolve(backend, base_url=backend.base_url.rstrip("/"))
+
+
+def _check_words(place: Place, backend: Backend) -> None:
+    for key, words in (("unknown_content", UNKNOWN_CONTENT), ("cache", CACHES)):
+        word = getattr(backend, key)
+        if word not in words:
+            place.wrong(key, f"{word!r} is not possible here", guess(str(word), words, "possible"))
 
 
 def _check_credential(place: Place, backend: Backend) -> None:
@@ -188,6 +194,7 @@ def check_profile(place: Place, profile: Profile, backends: Mapping[str, Backend
         if key in profile.settings.extra_body:
             place.wrong("extra_body", f"{key!r} is made from the request itself", "take it out")
     _check_server_tools(place, profile, backend)
+    _check_efforts(place, profile)
     _check_tools(place, profile.tools, profile.tool_choice, profile=profile)
     return attrs.evolve(profile, model=model)
 
@@ -211,6 +218,18 @@ def _check_server_tools(place: Place, profile: Profile, backend: Backend | None)
             "server_tools",
             f"backend {backend.name!r} is embedded: a model on this machine has no provider that runs tools for it",
             "leave it out, or use a remote backend",
+        )
+
+
+def _check_efforts(place: Place, profile: Profile) -> None:
+    allowed = profile.reasoning_efforts
+    for name in dict.fromkeys(allowed):
+        if allowed.count(name) > 1:
+            place.wrong("reasoning_efforts", f"{name!r} is there twice", "name each effort once")
+    effort = profile.settings.reasoning_effort
+    if effort is not None and allowed and effort not in allowed:
+        place.wrong(
+            "reasoning_effort", f"{effort!r} is not in reasoning_efforts", guess(effort, allowed, "allowed efforts")
         )
 
 

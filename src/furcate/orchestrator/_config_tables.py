@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from furcate.orchestrator._config_check import KINDS, TEXT_ROLES, UNKNOWN_CONTENT
+from furcate.orchestrator._config_check import CACHES, KINDS, TEXT_ROLES, UNKNOWN_CONTENT
 from furcate.orchestrator._config_read import (
     Reader,
     Table,
@@ -72,6 +72,7 @@ _BACKEND: dict[str, Reader] = {
     "replay_item_ids": flag,
     "max_result_bytes": whole(1),
     "retry_stale_connection": flag,
+    "cache": one_of(*CACHES),
 }
 _NOT_EMBEDDED = ("dialect", "base_url", "api_key", "api_key_env", *_SWITCHES)
 _SETTINGS: dict[str, Reader] = {
@@ -88,6 +89,7 @@ _PROFILE: dict[str, Reader] = {
     "model": text,
     "tools": texts,
     "server_tools": some_texts,
+    "reasoning_efforts": some_texts,
     "tool_choice": text,
     "repeat_safe": flag,
     "stream": flag,

@@ -200,7 +200,7 @@ class Coordinator:
             if turn.remaining == 0:
                 return Outcome.EXHAUSTED
             run = self._engine._start(self._joined(action.request), turn.exchange, scope_id=scope_id)
-            result = await run.complete()
+            result = await self._engine._primer.complete(run)
             turn = Turn(result.exchange, result, turn.remaining - 1)
 
     async def _deliver(self, turn: Turn, scope_id: str, listeners: Listeners) -> Action:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -9,8 +10,9 @@ from uuid import uuid4
 
 import anyio
 import anyio.lowlevel
+from attrs import define
 
-from furcate.admission import AdmissionStatistics
+from furcate.admission import AdmissionStatistics, Share
 from furcate.dialects import dialect_named
 from furcate.orchestrator._config import Resources, check_resources, load_config
 from furcate.orchestrator._embedded import Server, embedded_server
@@ -18,8 +20,10 @@ from furcate.orchestrator._execute import Means, Run, encode_ahead
 from furcate.orchestrator._health import Health
 from furcate.orchestrator._plan import Plan, make_plan, named
 from furcate.orchestrator._prepared import Prepared
+from furcate.orchestrator._priming import Primer, marked
 from furcate.orchestrator._streaming import Stream
 from furcate.orchestrator._telling import Listeners
+from furcate.primitives._calls import CallLog
 from furcate.primitives._checks import check_instance
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._exchange import Exchange
@@ -29,6 +33,14 @@ from furcate.primitives._resources import Backend, Profile, Prompt
 from furcate.primitives._result import Result
 from furcate.primitives._wire import Address
 from furcate.transport import HttpTransport
+
+
+@define
+class _State:
+    """Tell whether an engine is open, and on which event loop."""
+
+    open: bool = False
+    loop: anyio.lowlevel.EventLoopToken | None = None
 
 
 class Engine:
@@ -84,26 +96,45 @@ class Engine:
         self._transport = HttpTransport()
         self._servers: dict[str, Server] = {}
         self._runtime_id = uuid4().hex
-        self._open = False
+        self._share: Share | None = None
+        self._calls: CallLog | None = None
+        self._primer = Primer()
+        # Shared with the engines that work with this one's means.
+        self._state = _State()
+
+    def _for_work(self, share: Share, calls: CallLog | None, observers: Iterable[Listener]) -> Engine:
+        """Give an engine for one piece of work, which uses the means of this one as long as this one is open.
+
+        Arguments:
+            share: under which its requests wait.
+            calls: where its answers are kept, and had again.
+            observers: told of its runs, beside those of this engine.
+        """
+        engine = copy.copy(self)
+        engine._listeners = self._listeners.with_ranks((), checked_listeners(observers))
+        engine._share, engine._calls = share, calls
+        return engine
 
     async def __aenter__(self) -> Engine:
-        if self._open:
+        if self._state.open:
             raise MisuseError("this engine is open already; enter it once and share it between tasks")
         await self._transport.__aenter__()
-        self._loop = anyio.lowlevel.current_token()
-        self._open = True
+        self._primer.forget()
+        self._state.loop = anyio.lowlevel.current_token()
+        self._state.open = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open = False
-        servers, self._servers = self._servers, {}
+        self._state.open = False
+        servers = tuple(self._servers.values())
+        self._servers.clear()
         try:
             await self._transport.__aexit__(kind, error, trace)
         finally:
             with anyio.CancelScope(shield=True):
-                for server in servers.values():
+                for server in servers:
                     await server.aclose()
 
     async def run(self, request: Request) -> Result:
@@ -116,7 +147,7 @@ class Engine:
 
         Cancellation closes the connection and gives the place back; nothing of the answer is kept.
         """
-        return await self._start(request, None).complete()
+        return await self._primer.complete(self._start(request, None))
 
     async def continue_from(self, exchange: Exchange, request: Request) -> Result:
         """Execute a request on top of a captured conversation; the result is captured.
@@ -130,7 +161,7 @@ class Engine:
             ProviderError: no attempt gave a completed answer; the exchange given still works.
         """
         check_instance("exchange", exchange, Exchange)
-        return await self._start(request, exchange).complete()
+        return await self._primer.complete(self._start(request, exchange))
 
     def stream(self, request: Request, *, exchange: Exchange | None = None) -> Stream:
         """Execute a request and watch its answer: ``async with engine.stream(request) as stream``.
@@ -161,12 +192,13 @@ class Engine:
     def _start(
         self, request: Request, exchange: Exchange | None, *, scope_id: str | None = None, streamed: bool = False
     ) -> Run:
-        return self._run_of(make_plan(self._resources, request, exchange), scope_id=scope_id, streamed=streamed)
+        plan = marked(make_plan(self._resources, request, exchange))
+        return self._run_of(plan, scope_id=scope_id, streamed=streamed)
 
     def _run_of(self, plan: Plan, *, scope_id: str | None = None, streamed: bool = False) -> Run:
-        if not self._open:
+        if not self._state.open:
             raise MisuseError("the engine is not open; use it inside 'async with engine:'")
-        if anyio.lowlevel.current_token() != self._loop:
+        if anyio.lowlevel.current_token() != self._state.loop:
             raise MisuseError("the engine is open on another event loop; give each loop an engine of its own")
         means = Means(
             dialect=dialect_named(plan.backend.dialect),
@@ -175,6 +207,8 @@ class Engine:
             address=self._address_of(plan.backend),
             listeners=self._listeners.with_ranks(plan.request.groups, plan.request.observers),
             runtime_id=self._runtime_id,
+            share=self._share,
+            calls=self._calls,
         )
         return Run(plan, means, scope_id=scope_id, streamed=streamed)
 

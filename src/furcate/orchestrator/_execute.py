@@ -8,10 +8,11 @@ queues again at the head.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from math import inf
 from uuid import uuid4
 
@@ -19,14 +20,14 @@ import anyio
 import attrs
 from attrs import frozen
 
-from furcate.admission import Lease
+from furcate.admission import Lease, Share
 from furcate.dialects import Dialect
 from furcate.orchestrator._answering import Answer
 from furcate.orchestrator._attempt import AttemptRun, Credential, finished, request_id
+from furcate.orchestrator._checking import Checks
 from furcate.orchestrator._health import Health
 from furcate.orchestrator._plan import Plan
 from furcate.orchestrator._policy import (
-    CHECKED_STOPS,
     Decision,
     Done,
     Repair,
@@ -42,7 +43,9 @@ from furcate.orchestrator._policy import (
 )
 from furcate.orchestrator._scopes import current_scope
 from furcate.orchestrator._spending import Expense, count, estimated_tokens
+from furcate.orchestrator._tape import Tape
 from furcate.orchestrator._telling import Ending, Listeners, content_sent, run_finished, run_started
+from furcate.primitives._calls import CallLog
 from furcate.primitives._content import Origin
 from furcate.primitives._errors import BudgetExceededError, ProviderError, RequestError
 from furcate.primitives._exchange import Exchange
@@ -51,12 +54,11 @@ from furcate.primitives._observations import (
     AttemptsPaused,
     ContentReceived,
     Purpose,
-    ValidationStatus,
 )
 from furcate.primitives._receipt import Failed
-from furcate.primitives._result import Attempt, Fault, Result, Validation
-from furcate.primitives._stream import AttemptRestarted, StreamEvent
-from furcate.primitives._wire import Address, AttemptFailed, Failure, ModelCall, StopReason, WireRequest
+from furcate.primitives._result import Attempt, Fault, Result
+from furcate.primitives._stream import AttemptRestarted, Stopped, StreamEvent
+from furcate.primitives._wire import Address, AttemptFailed, Failure, ModelCall, WireRequest
 from furcate.transport import HttpTransport, TransportService, native_sha256, partition_reasoning
 from furcate.validation import repair_note
 
@@ -71,6 +73,8 @@ class Means:
         health: admits to the backend, and hears how its attempts end.
         address: says where the backend answers right now; asked for each attempt.
         runtime_id: names the engine in receipts.
+        share: whose requests wait together for admission; None for those of nobody in particular.
+        calls: where answers are kept, and had again; None asks the provider each time.
     """
 
     dialect: Dialect
@@ -79,6 +83,8 @@ class Means:
     address: Callable[[], Awaitable[Address]]
     listeners: Listeners
     runtime_id: str
+    share: Share | None = None
+    calls: CallLog | None = None
 
 
 @frozen
@@ -111,25 +117,26 @@ class Run:
     Attributes:
         id: the run's id.
         result: what came of it, once `events` has ended normally.
+        began: called with each event from the first piece of the answer on, before anybody sees it.
     """
 
     def __init__(self, plan: Plan, means: Means, *, scope_id: str | None, streamed: bool) -> None:
-        self.id = uuid4().hex
+        # Encoded before anything is queued for: a request that cannot be written never takes a place.
+        self._encoded = (plan.call, encode_ahead(plan.call, plan, means.dialect))
+        self.id = means.calls.begin(_key(self._encoded[1], plan)) if means.calls is not None else uuid4().hex
         self.result: Result | None = None
+        self.began: Callable[[], None] = _nobody_waits
         self._plan = plan
         self._means = means
         self._scope_id = scope_id or current_scope.get()
         self._streamed = streamed
         self._attempts: list[Attempt] = []
-        self._rounds: list[tuple[Fault, ...]] = []
-        self._value: object = None
+        self._checks = Checks(plan.checker)
         self._latest: AttemptRun | None = None
         self._lease_used: Lease | None = None
         self._expense = Expense()
         self._first_sent_s: float | None = None
         self._answer = Answer()
-        # Encoded before anything is queued for: a request that cannot be written never takes a place.
-        self._encoded = (plan.call, encode_ahead(plan.call, plan, means.dialect))
         self._native_sha256 = native_sha256(plan.request, plan.parent)
         self._service = TransportService(
             origin_of(plan), means.runtime_id, max_result_bytes=plan.backend.max_result_bytes
@@ -197,8 +204,7 @@ class Run:
         while True:
             if pause is not None:
                 await anyio.sleep(pause.after_s)
-            self._means.health.look_ahead(self._elapsed_s())
-            async with self._means.health.gate.lease(front=pause is not None, tokens=self._estimate()) as lease:
+            async with self._place(step, front=pause is not None) as lease:
                 while True:
                     step = attrs.evolve(step, tries=step.tries + 1)
                     if step.purpose == "repair" and step.tries == 1 and self._streamed:
@@ -207,9 +213,12 @@ class Run:
                     failed: AttemptFailed | None = None
                     try:
                         key = Credential(self._plan.credential)
-                        events = attempt.events(self._means.transport, self._means.address, key)
+                        tape = self._tape(step.call)
+                        events = attempt.events(self._means.transport, self._means.address, key, tape=tape)
                         async with aclosing(events):
                             async for event in events:
+                                if attempt.content_shown:
+                                    self.began()
                                 yield event
                     except AttemptFailed as error:
                         failed = error
@@ -220,11 +229,22 @@ class Run:
                     if following is None:
                         break
                     step = following
+                    if not lease.held and self._tape(step.call).recorded is None:
+                        break  # what was answered from a record needed no place; this does
             if isinstance(decision, Done):
                 return
-            if not isinstance(decision, Retry):
-                raise AttemptFailed(last_word(decision, attempt.failure, self._plan.backend.retry)) from failed
-            pause = self._announce(decision, attempt)
+            pause = None if following is not None else self._pause(decision, attempt, failed)
+
+    def _place(self, step: _Step, *, front: bool) -> AbstractAsyncContextManager[Lease]:
+        gate = self._means.health.gate
+        if self._tape(step.call).recorded is not None:
+            return gate.no_place()
+        self._means.health.look_ahead(self._elapsed_s())
+        return gate.lease(front=front, tokens=self._estimate(), share=self._means.share)
+
+    def _tape(self, call: ModelCall) -> Tape:
+        number = len(self._attempts) + 1
+        return Tape(self._means.calls, self.id, number=number, body_sha256=self._encode(call).body_sha256)
 
     def _follow(self, decision: Decision, step: _Step, attempt: AttemptRun) -> _Step | None:
         """Give what goes out next on the same lease; None where the lease is to go back."""
@@ -243,10 +263,10 @@ class Run:
         number = len(self._attempts) + 1
         if self._first_sent_s is None:
             self._first_sent_s = anyio.current_time()
+        wire = self._encode(step.call)
         begun = self._service.begin(
             step.call, request_id=request_id(self.id, number), native_request_sha256=self._native_sha256
         )
-        wire = self._encode(step.call, begun.request)
         if lease is self._lease_used:
             lease.begin_again(tokens=self._estimate())
         attempt = AttemptRun(
@@ -275,10 +295,10 @@ class Run:
             return None
         return backend.base_url or self._means.dialect.default_base_url
 
-    def _encode(self, call: ModelCall, clean: ModelCall) -> WireRequest:
+    def _encode(self, call: ModelCall) -> WireRequest:
         # A retry sends the very bytes that failed.
         if self._encoded[0] is not call:
-            self._encoded = (call, self._means.dialect.encode(clean))
+            self._encoded = (call, encode_ahead(call, self._plan, self._means.dialect))
         return self._encoded[1]
 
     def _estimate(self) -> int:
@@ -304,6 +324,8 @@ class Run:
         self._means.listeners.tell(finished(self.id, record))
         brought = brought_message is not None
         counted = count(record, brought=brought)
+        if attempt.replayed:
+            return  # it cost nothing, and says nothing of how the backend stands now
         self._expense.add(counted)
         self._means.health.heard(lease, record, counted)
         self._means.health.look_at_usage(record, brought=brought)
@@ -325,12 +347,8 @@ class Run:
         if attempt.assembler.paused:
             resumes = sum(1 for record in self._attempts if record.purpose == "resume")
             return after_pause(resumes_left=plan.backend.retry.resumes - resumes)
-        stop = self._stop(attempt)
-        faults: tuple[Fault, ...] | None = None
-        if plan.checker is not None and stop in CHECKED_STOPS:
-            checked = plan.checker.check(self._message(attempt).text)
-            faults, self._value = checked.faults, checked.value
-            self._rounds.append(faults)
+        stop = self._stop(attempt).reason
+        faults = self._checks.check(stop, self._message(attempt).text)
         repairs = plan.contract.repairs if plan.contract is not None else 0
         used = sum(1 for record in self._attempts if record.purpose == "repair" and record.status == "succeeded")
         decision = after_answer(stop, faults, repairs_left=repairs - used)
@@ -338,10 +356,10 @@ class Run:
             return Done()
         return decision
 
-    def _stop(self, attempt: AttemptRun) -> StopReason:
+    def _stop(self, attempt: AttemptRun) -> Stopped:
         stop = attempt.assembler.stop
         assert stop is not None, "an attempt without failure has stopped"
-        return stop.reason
+        return stop
 
     def _message(self, attempt: AttemptRun) -> Message:
         return self._answer.whole(attempt.message)
@@ -349,7 +367,7 @@ class Run:
     def _sendable(self, call: ModelCall) -> bool:
         """Tell whether a call can be written; an answer that is paid for is worth more than its repair."""
         try:
-            self._encoded = (call, encode_ahead(call, self._plan, self._means.dialect))
+            self._encode(call)
         except RequestError as error:
             _log.warning("run %s: the answer cannot be sent back for repair: %s", self.id, error)
             return False
@@ -363,18 +381,22 @@ class Run:
         shown = (answer, note) if answer.text.strip() else (note,)
         return attrs.evolve(call, history=self._plan.call.history.extend(shown))
 
-    def _announce(self, retry: Retry, attempt: AttemptRun) -> Retry:
+    def _pause(self, decision: Decision, attempt: AttemptRun, failed: AttemptFailed | None) -> Retry:
         """Tell of the wait before a retry; one that would outlast the caller's deadline fails at once."""
+        if not isinstance(decision, Retry):
+            raise AttemptFailed(last_word(decision, attempt.failure, self._plan.backend.retry)) from failed
         assert attempt.failure is not None
+        if attempt.replayed:
+            return Retry(0.0)  # what followed it then was waited for then
         deadline = anyio.current_effective_deadline()
         # -inf says that this is cancelled already: no deadline to speak of, and the coming sleep lets that pass.
-        if deadline > -inf and anyio.current_time() + retry.after_s > deadline:
+        if deadline > -inf and anyio.current_time() + decision.after_s > deadline:
             left_s = max(0.0, deadline - anyio.current_time())
-            raise AttemptFailed(not_again(attempt.failure, retry, f"the deadline in {left_s:.3g} s"))
+            raise AttemptFailed(not_again(attempt.failure, decision, f"the deadline in {left_s:.3g} s"))
         self._means.listeners.tell(
-            AttemptsPaused(run_id=self.id, wait_s=retry.after_s, failure_kind=attempt.failure.kind)
+            AttemptsPaused(run_id=self.id, wait_s=decision.after_s, failure_kind=attempt.failure.kind)
         )
-        return retry
+        return decision
 
     def _conclude(self) -> Result:
         plan, attempt = self._plan, self._latest
@@ -391,22 +413,13 @@ class Run:
         return Result(
             run_id=self.id,
             message=message,
-            stop_reason=self._stop(attempt),
-            validation=self._validation(),
+            stop_reason=self._stop(attempt).reason,
+            stop_detail=self._stop(attempt).detail,
+            validation=self._checks.validation(self._stop(attempt).reason if attempt.failure is None else None),
             usage=usage_of(self._attempts),
             attempts=tuple(self._attempts),
             exchange=exchange,
         )
-
-    def _validation(self) -> Validation:
-        if self._plan.checker is None:
-            return Validation()
-        latest = self._latest
-        if latest is None or latest.failure is not None or self._stop(latest) not in CHECKED_STOPS:
-            return Validation(status="skipped", rounds=tuple(self._rounds))
-        faults = self._rounds[-1]
-        status: ValidationStatus = "failed" if faults else "passed"
-        return Validation(status=status, faults=faults, rounds=tuple(self._rounds), value=self._value)
 
     def _error(self, failure: Failure) -> ProviderError:
         return ProviderError(
@@ -416,3 +429,13 @@ class Run:
             usage=usage_of(self._attempts),
             partial=self.partial,
         )
+
+
+def _nobody_waits() -> None:
+    """Hear that an answer began, and do nothing."""
+
+
+def _key(wire: WireRequest, plan: Plan) -> bytes:
+    """Give the digest by which a run that begins with this request is known in a log of calls."""
+    named = f"{plan.backend.dialect}\0{wire.path}\0{wire.body_sha256}"
+    return hashlib.sha256(named.encode()).digest()

@@ -1,0 +1,353 @@
+"""The items of a job: read as a stream, each with an id and a digest of what it says."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from hashlib import sha256
+from json import dumps
+from pathlib import Path
+
+# Two passes over spooled items share one file, and each of its reads is a move and a read.
+from threading import Lock  # noqa: TID251
+from typing import BinaryIO, Protocol, TypeAlias, get_args
+
+from anyio import to_thread
+from attrs import field, frozen
+
+from furcate.batch._formats import READERS, SUFFIXES, Format, Piece, check_head
+from furcate.primitives._errors import ItemsError, MisuseError
+from furcate.primitives._json import Plain, canonical
+
+ID_FIELD = "id"
+MAX_ID = 1000
+"""How many characters an id may have."""
+
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CHUNK_ITEMS = 256
+_CHUNK_BYTES = 2**20
+_COPY_BYTES = 2**20
+
+
+@frozen
+class Item:
+    """Hold one item of a job.
+
+    Attributes:
+        id: what it is called in the journal and in the results.
+        value: what it says: any JSON value, of a CSV row a dict of texts.
+        line: the line that it begins on, from 1 on.
+        digest: SHA-256 of its value as canonical JSON, 32 bytes: equal values have equal digests.
+    """
+
+    id: str
+    value: Plain = field(repr=False)
+    line: int
+    digest: bytes = field(repr=False)
+
+
+@frozen
+class BadItem:
+    """Hold one item that cannot be worked on; the others can.
+
+    Attributes:
+        line: the line that it begins on, from 1 on.
+        id: what it is called; None where that cannot be told.
+        problem: what is wrong with it, and what would be right.
+    """
+
+    line: int
+    id: str | None
+    problem: str
+
+
+class Readable(Protocol):
+    """A stream of bytes, such as ``sys.stdin.buffer``."""
+
+    def read(self, size: int, /) -> bytes:
+        """Give up to so many bytes; none at the end."""
+
+
+Place: TypeAlias = str | os.PathLike[str] | Readable
+
+
+class Source:
+    """Give the items of a job, each time from the beginning: ``async for item in source``.
+
+    Made by `open_source`.
+
+    Attributes:
+        where: the file, or ``standard input``.
+        format: how the items are given.
+        id_field: the member that holds their ids; None where it is ``id`` wherever there is one.
+    """
+
+    def __init__(self, opener: Callable[[], BinaryIO], *, where: str, format: Format, id_field: str | None) -> None:
+        self.where = where
+        self.format: Format = format
+        self.id_field = id_field
+        self._opener = opener
+        self._open: set[BinaryIO] = set()
+        self._closed = False
+
+    def __aiter__(self) -> AsyncIterator[Item | BadItem]:
+        if self._closed:
+            raise MisuseError("the items are read outside the block that opened them; read them inside")
+        return _Pass(self._read())
+
+    def _read(self) -> Iterator[tuple[int, Item | BadItem]]:
+        """Give each item and its size in bytes; runs in worker threads."""
+        file = self._opener()
+        self._open.add(file)
+        try:
+            with _reading(self.where):
+                for piece in READERS[self.format](file, self.where):
+                    yield piece.size, _item(piece, self.id_field)
+        finally:
+            self._open.discard(file)
+            file.close()
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._closed = True
+        for file in tuple(self._open):
+            file.close()
+
+
+class _Pass:
+    """Read items in chunks, each in a worker thread, so that the event loop never waits for a disk."""
+
+    def __init__(self, items: Iterator[tuple[int, Item | BadItem]]) -> None:
+        self._items = items
+        self._chunk: Iterator[Item | BadItem] = iter(())
+
+    def __aiter__(self) -> _Pass:
+        return self
+
+    async def __anext__(self) -> Item | BadItem:
+        item = next(self._chunk, None)
+        if item is not None:
+            return item
+        chunk = await to_thread.run_sync(self._read)
+        if not chunk:
+            raise StopAsyncIteration
+        self._chunk = iter(chunk)
+        return next(self._chunk)
+
+    def _read(self) -> list[Item | BadItem]:
+        chunk: list[Item | BadItem] = []
+        size = 0
+        for length, item in self._items:
+            chunk.append(item)
+            size += length
+            if len(chunk) >= _CHUNK_ITEMS or size >= _CHUNK_BYTES:
+                break
+        return chunk
+
+
+def _item(piece: Piece, id_field: str | None) -> Item | BadItem:
+    """Name a piece."""
+    name = ID_FIELD if id_field is None else id_field
+    named: str | None = None
+    problem = piece.problem
+    if isinstance(piece.value, dict) and name in piece.value:
+        if piece.doubtful != name:
+            named, fault = _id_text(piece.value[name], name)
+            problem = problem or fault
+    elif id_field is not None and problem is None:
+        problem = f"has no member {id_field!r}, which is to hold its id"
+    if problem is not None:
+        return BadItem(piece.line, named, problem)
+    digest = sha256(canonical(piece.value)).digest()
+    return Item(digest.hex() if named is None else named, piece.value, piece.line, digest)
+
+
+def _id_text(value: Plain, name: str) -> tuple[str | None, str | None]:
+    """Give an id as text, or what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        kind = {bool: "a boolean", list: "an array", dict: "an object"}.get(type(value), "null")
+        return None, f"its {name!r} is {kind}; an id is text or a number"
+    text = value if isinstance(value, str) else dumps(value)
+    if not text.strip():
+        return None, f"its {name!r} is empty; give each item an id of its own"
+    if len(text) > MAX_ID:
+        return None, f"its {name!r} has {len(text):,} characters; an id has {MAX_ID:,} at most"
+    if _UNSEEN.search(text):
+        return None, f"its {name!r} holds a character that cannot be shown; an id is one line of plain text"
+    return text, None
+
+
+@asynccontextmanager
+async def open_source(
+    place: Place, format: Format | None = None, *, id_field: str | None = None
+) -> AsyncIterator[Source]:
+    """Open the items of a job; one of them is in memory at a time, and some that were read ahead.
+
+    What can be read only once (standard input, a pipe, a stream) is first copied to a temporary file, since items are
+    read twice: duplicate ids are told before the first item is worked on. An id is the member ``id`` where there is one
+    (or the member that `id_field` names, which then every item must have), else the digest of what the item says.
+
+    Arguments:
+        place: a file; ``-`` for standard input; or a stream of bytes.
+        format: ``jsonl``, ``csv`` or ``json``; None goes by the file's suffix. Of what has no suffix, an array is told
+            by its bracket, and the rest is taken for JSON lines.
+        id_field: the member, in CSV the column, that holds the ids.
+
+    Raises:
+        ItemsError: the file is not there, or cannot be read, or its format cannot be told. While items are read: what
+            would make a whole file unreadable, such as text in UTF-16.
+        MisuseError: `format` is none of the three.
+
+    Cancelled, it leaves nothing behind; a read from a terminal or a pipe that has begun is abandoned.
+    """
+    if format is not None and format not in get_args(Format):
+        raise MisuseError(f"there is no format {format!r} of items; give one of {', '.join(get_args(Format))}")
+    with tempfile.TemporaryFile() if _once(place) else io.BytesIO() as spool:
+        if isinstance(place, (str, os.PathLike)) and not _once(place):
+            where = os.fspath(place)
+            opener = await to_thread.run_sync(_opener_of_file, Path(where), where)
+            known: Format | None = format or _format_of(where)
+        else:
+            where = _name_of(place)
+            with _reading(where):
+                await _copy(place, spool)
+            opener = _opener_of_spool(spool)
+            known = format
+        head = await to_thread.run_sync(_head, opener, where)
+        source = Source(opener, where=where, format=known or _guess(head), id_field=id_field)
+        try:
+            yield source
+        finally:
+            source.close()
+
+
+def _once(place: Place) -> bool:
+    """Tell whether a place can be read only once."""
+    if not isinstance(place, (str, os.PathLike)) or os.fspath(place) == "-":
+        return True
+    try:
+        mode = os.stat(place).st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _name_of(place: Place) -> str:
+    if isinstance(place, (str, os.PathLike)):
+        return "standard input" if os.fspath(place) == "-" else os.fspath(place)
+    name = getattr(place, "name", None)
+    return "standard input" if name == "<stdin>" else name if isinstance(name, str) else "the stream of items"
+
+
+def _format_of(where: str) -> Format:
+    suffix = Path(where).suffix.lower()
+    if suffix not in SUFFIXES:
+        known = ", ".join(SUFFIXES)
+        problem = f"its suffix does not tell how its items are given ({known} do); say so by the format"
+        raise ItemsError(problem, where=where)
+    return SUFFIXES[suffix]
+
+
+def _guess(head: bytes) -> Format:
+    return "json" if head.lstrip().startswith(b"[") else "jsonl"
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """Tell what the system says of reading."""
+    try:
+        yield
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        raise ItemsError(f"cannot be read: {said}", where=where) from error
+
+
+def _opener_of_file(path: Path, where: str) -> Callable[[], BinaryIO]:
+    if "\0" in where:
+        raise ItemsError("no file has a name like this", where=where.replace("\0", "\\0"))
+    with _reading(where):
+        if path.is_dir():
+            raise ItemsError("is a folder; give the file that holds the items", where=where)
+        seen = _mark(os.stat(path))
+
+    def opener() -> BinaryIO:
+        with _reading(where):
+            file = path.open("rb", buffering=2**18)
+            if _mark(os.fstat(file.fileno())) != seen:
+                file.close()
+                raise ItemsError("has changed since the job began to read it; start the job again", where=where)
+            return file
+
+    return opener
+
+
+def _mark(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _head(opener: Callable[[], BinaryIO], where: str) -> bytes:
+    with opener() as file, _reading(where):
+        return check_head(file, where)
+
+
+async def _copy(place: Place, spool: BinaryIO) -> None:
+    """Copy what can be read only once."""
+    if isinstance(place, (str, os.PathLike)):
+        if os.fspath(place) == "-":
+            await _copy(sys.stdin.buffer, spool)
+            return
+        # Opening a named pipe waits for its writer.
+        file = await to_thread.run_sync(lambda: open(place, "rb"), abandon_on_cancel=True)  # noqa: SIM115
+        with file:
+            await _copy(file, spool)
+        return
+    while True:
+        block = await to_thread.run_sync(place.read, _COPY_BYTES, abandon_on_cancel=True)
+        if not isinstance(block, bytes):
+            raise MisuseError("the stream of items gives text; open it for bytes, as sys.stdin.buffer is")
+        if not block:
+            break
+        await to_thread.run_sync(spool.write, block)
+    await to_thread.run_sync(spool.flush)
+
+
+def _opener_of_spool(spool: BinaryIO) -> Callable[[], BinaryIO]:
+    lock = Lock()
+    return lambda: io.BufferedReader(_View(spool, lock), 2**18)
+
+
+class _View(io.RawIOBase):
+    """Read a file from a place of one's own."""
+
+    def __init__(self, file: BinaryIO, lock: Lock) -> None:
+        super().__init__()
+        self._file = file
+        self._lock = lock
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = offset if whence == io.SEEK_SET else self._at + offset
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
+        with self._lock:
+            self._file.seek(self._at)
+            block = self._file.read(len(buffer))
+        buffer[: len(block)] = block
+        self._at += len(block)
+        return len(block)

@@ -1,0 +1,352 @@
+"""A job: many items, a bounded number of them at once, and each one's end kept before it is told."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Literal, TypeAlias, get_args
+
+import anyio
+from attrs import evolve, field, frozen
+from attrs.validators import in_, instance_of, optional
+
+from furcate.admission import Share
+from furcate.batch._call_log import ItemCalls
+from furcate.batch._enroll import OnChanged
+from furcate.batch._formats import Format
+from furcate.batch._items import BadItem, Item, Place, Source, open_source
+from furcate.batch._journal import Journal, open_journal
+from furcate.batch._kept import Keeper
+from furcate.batch._rows import About, Enrollment, ItemFailure, encode
+from furcate.batch._target import ItemJob, Target, failure_of, function_of, target_name
+from furcate.groups import Group
+from furcate.orchestrator._config_digests import configuration_digests
+from furcate.orchestrator._engine import Engine
+from furcate.primitives._checks import check_instance, whole
+from furcate.primitives._errors import FurcateError
+from furcate.primitives._json import Plain
+from furcate.primitives._usage import Usage
+
+_log = logging.getLogger("furcate")
+
+_AHEAD = 64
+"""How many items are looked up at a time."""
+
+Ended: TypeAlias = Literal["all", "limit", "drained", "failures", "cancelled"]
+
+
+@frozen(kw_only=True)
+class ItemOutcome:
+    """Tell what came of an item; it is in the journal already.
+
+    Attributes:
+        id: what it is called.
+        line: the line of the input that it begins on, from 1 on.
+        state: ``finished`` or ``failed``.
+        result: what the target returned, as fresh plain data; None where it failed.
+        error: why it failed.
+        usage: the tokens of all its calls, those of an earlier start included that were not made again.
+    """
+
+    id: str
+    line: int
+    state: Literal["finished", "failed"]
+    result: Plain = field(default=None, repr=False)
+    error: ItemFailure | None = None
+    usage: Usage
+
+
+@frozen(kw_only=True)
+class JobProgress:
+    """Tell how far a job is.
+
+    Attributes:
+        enrollment: what its input held when it began.
+        running: items that have begun and not ended.
+        finished: items that this start of the job has finished.
+        failed: items that have failed in this start of it.
+        ended: why it begins no more items; None while it does: ``all`` were begun, the ``limit`` is reached, it is
+            ``drained`` or ``cancelled``, or there were too many ``failures``.
+    """
+
+    enrollment: Enrollment
+    running: int = 0
+    finished: int = 0
+    failed: int = 0
+    ended: Ended | None = None
+
+    @property
+    def left(self) -> int:
+        """How many items have not ended."""
+        return max(0, self.enrollment.pending - self.finished - self.failed)
+
+
+@frozen(kw_only=True)
+class JobOptions:
+    """Say how a job is run.
+
+    Attributes:
+        concurrency: how many items are worked on at once, whatever the capacity of backends is.
+        on_changed: what to do where finished items, the configuration or `code` have changed since: ``refuse``,
+            ``redo`` those items, or ``keep`` their results.
+        code: a version of the target's code; a change of it counts as a change of all that was finished under it.
+        replay: whether an item that was begun before is given what it had been answered, instead of asking again.
+        limit: most items to begin; None begins all.
+        max_failures: how many items may fail before no more are begun; None does not count.
+        format: of the items: ``jsonl``, ``csv`` or ``json``; None goes by the file's suffix.
+        id_field: the member that holds the items' ids; None takes ``id`` wherever there is one.
+        observations: whether the journal keeps what was observed of each item's runs, receipts included.
+
+    Raises:
+        TypeError: a number is no whole number.
+        ValueError: a number is too small.
+    """
+
+    concurrency: int = field(default=8, validator=whole(1))
+    on_changed: OnChanged = field(default="refuse", validator=in_(get_args(OnChanged)))
+    code: str = field(default="", validator=instance_of(str))
+    replay: bool = field(default=True, validator=instance_of(bool))
+    limit: int | None = field(default=None, validator=optional(whole(0)))
+    max_failures: int | None = field(default=None, validator=optional(whole(0)))
+    format: Format | None = None
+    id_field: str | None = None
+    observations: bool = field(default=True, validator=instance_of(bool))
+
+
+DEFAULT_OPTIONS = JobOptions()
+
+
+class Job:
+    """Work on the items of a job while its block lasts; made by `open_job`.
+
+    ::
+
+        async with furcate.batch.open_job(target, "items.jsonl", engine=engine, journal="job.db") as job:
+            async for outcome in job:
+                print(outcome.id, outcome.state)
+
+    Outcomes come in the order in which items end. Whoever stops iterating and leaves the block cancels what is running:
+    such items are done again at the next start, without asking again for what they had been answered.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: Source,
+        journal: Journal,
+        *,
+        target: Target,
+        options: JobOptions,
+        progress: JobProgress,
+    ) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._target = target
+        self._options = options
+        self._progress = progress
+        self._feed = _Feed(source, journal)
+        self._begun = 0
+        self._working = options.concurrency
+        self._scopes: set[anyio.CancelScope] = set()
+        self._error: Exception | None = None
+        # Whoever is slow to take outcomes holds up the workers, and not the memory.
+        self._told, self._outcomes = anyio.create_memory_object_stream[ItemOutcome](options.concurrency)
+
+    @property
+    def journal(self) -> Journal:
+        """The job's journal, to be read while the job runs."""
+        return self._journal
+
+    @property
+    def progress(self) -> JobProgress:
+        """How far the job is."""
+        return self._progress
+
+    def drain(self) -> None:
+        """Begin no more items; those that have begun are worked on to their end."""
+        self._end("drained")
+
+    def cancel(self) -> None:
+        """Begin no more items, and cancel those that have begun; they are done again at the next start."""
+        self._end("cancelled")
+        self._cut()
+
+    def _cut(self) -> None:
+        for scope in self._scopes:
+            scope.cancel()
+
+    def __aiter__(self) -> Job:
+        return self
+
+    async def __anext__(self) -> ItemOutcome:
+        try:
+            return await self._outcomes.receive()
+        except anyio.EndOfStream:
+            if self._error is not None:
+                raise self._error from None
+            raise StopAsyncIteration from None
+
+    async def run(self) -> JobProgress:
+        """Work on all items, and tell how that went; for those who read the outcomes from the journal.
+
+        Raises:
+            JournalError: the journal cannot be written any more.
+        """
+        async for _ in self:
+            pass
+        return self._progress
+
+    async def _work(self) -> None:
+        scope = anyio.CancelScope()
+        self._scopes.add(scope)
+        try:
+            with scope:
+                while self._progress.ended is None and (item := await self._next()) is not None:
+                    outcome = await self._do(item)
+                    await self._told.send(outcome)
+        except Exception as error:
+            # It is told to whoever iterates, rather than in a group of errors from below the block.
+            self._error = self._error or error
+            self._cut()
+        finally:
+            self._working -= 1
+            if self._working == 0:
+                self._told.close()
+
+    async def _next(self) -> Item | None:
+        limit = self._options.limit
+        if limit is not None and self._begun >= limit:
+            self._end("limit")
+            return None
+        self._begun += 1
+        item = await self._feed.next()
+        if item is None:
+            self._end("all")
+        return item
+
+    async def _do(self, item: Item) -> ItemOutcome:
+        """Work on one item, and keep its end."""
+        journal, replay = self._journal, self._options.replay
+        calls: ItemCalls | None = None
+        if replay:
+            keep = partial(journal.keep_call, item.id)
+            calls = ItemCalls(await journal.calls(item.id), keep, path=journal.path)
+        await journal.begin(item.id)
+        self._progress = evolve(self._progress, running=self._progress.running + 1)
+        keeper = Keeper(self._options.observations)
+        group = Group(item.id)
+        try:
+            engine = self._engine._for_work(Share(), calls, (group, keeper))
+            job = ItemJob(engine=engine, group=group, item_id=item.id, line=item.line)
+            try:
+                value = await self._target(item.value, job)
+                result = encode(value)
+            except Exception as error:
+                return await self._fail(item, error, calls, keeper)
+            await journal.finish(item.id, result, usage=keeper.usage, observations=keeper.lines)
+            self._progress = evolve(self._progress, finished=self._progress.finished + 1)
+            return ItemOutcome(
+                id=item.id, line=item.line, state="finished", result=json.loads(result), usage=keeper.usage
+            )
+        finally:
+            self._progress = evolve(self._progress, running=self._progress.running - 1)
+
+    async def _fail(self, item: Item, error: Exception, calls: ItemCalls | None, keeper: Keeper) -> ItemOutcome:
+        failure = failure_of(error)
+        if not isinstance(error, FurcateError):
+            _log.warning("item %s (line %d) failed: %s", item.id, item.line, failure.message, exc_info=error)
+        forget = calls.failed() if calls is not None else ()
+        await self._journal.fail(item.id, failure, usage=keeper.usage, observations=keeper.lines, forget_calls=forget)
+        self._progress = evolve(self._progress, failed=self._progress.failed + 1)
+        most = self._options.max_failures
+        if most is not None and self._progress.failed > most:
+            self._end("failures")
+        return ItemOutcome(id=item.id, line=item.line, state="failed", error=failure, usage=keeper.usage)
+
+    def _close(self) -> None:
+        self._told.close()
+        self._outcomes.close()
+
+    def _end(self, why: Ended) -> None:
+        if self._progress.ended in (None, "all") or why == "cancelled":
+            self._progress = evolve(self._progress, ended=why)
+
+
+class _Feed:
+    """Give the items that are to be done, in the order of the input, with a few looked up ahead."""
+
+    def __init__(self, source: Source, journal: Journal) -> None:
+        self._items = aiter(source)
+        self._journal = journal
+        self._ready: deque[Item] = deque()
+        self._ended = False
+        self._turn = anyio.Lock()
+
+    async def next(self) -> Item | None:
+        """Give the next item that is to be done; None after the last."""
+        async with self._turn:
+            while not self._ready and not self._ended:
+                ahead: list[Item | BadItem] = []
+                while len(ahead) < _AHEAD and (item := await anext(self._items, None)) is not None:
+                    ahead.append(item)
+                self._ended = len(ahead) < _AHEAD
+                self._ready.extend(await self._journal.pending(ahead))
+            return self._ready.popleft() if self._ready else None
+
+
+@asynccontextmanager
+async def open_job(
+    target: Target | str,
+    items: Place,
+    *,
+    engine: Engine,
+    journal: str | os.PathLike[str],
+    options: JobOptions = DEFAULT_OPTIONS,
+) -> AsyncIterator[Job]:
+    """Open a job and begin to work on its items; done again with the same journal, it goes on where it was.
+
+    Arguments:
+        target: an async function ``(item, job)`` that returns a JSON value, or the id of a prompt, whose variables
+            come from the item.
+        items: a file (JSON lines, CSV, or a JSON array), ``-`` for standard input, or a stream of bytes.
+        engine: runs the requests; it is open.
+        journal: the file that keeps what is finished; it is made where there is none.
+        options: how the job is run.
+
+    Raises:
+        ItemsError: the items cannot be read, or two of them have one id.
+        JournalError: the journal is in use, or no journal, or was written under another setup.
+        UnknownNameError: there is no such prompt.
+        TypeError: the target is neither a prompt's id nor an async function of two arguments.
+
+    Cancelled, it closes what is running; whatever had finished is in the journal.
+    """
+    check_instance("engine", engine, Engine)
+    check_instance("options", options, JobOptions)
+    name = target_name(target)
+    if isinstance(target, str):
+        engine.inspect_prompt(target)
+    digests = configuration_digests(engine._resources, target if isinstance(target, str) else None)
+    async with open_source(items, options.format, id_field=options.id_field) as source, open_journal(journal) as kept:
+        about = About(target=name, source=source.where, digests={**digests, "code": options.code})
+        enrollment = await kept.enroll(source, about=about, on_changed=options.on_changed)
+        progress = JobProgress(enrollment=enrollment)
+        job = Job(engine, source, kept, target=function_of(target), options=options, progress=progress)
+        failed: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            for _ in range(options.concurrency):
+                tasks.start_soon(job._work)
+            try:
+                yield job
+            except Exception as error:
+                failed = error
+            finally:
+                tasks.cancel_scope.cancel()
+                job._close()
+        if failed is not None:
+            raise failed

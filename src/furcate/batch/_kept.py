@@ -1,0 +1,34 @@
+"""What a journal keeps of an item's runs: the tokens, and what was observed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from furcate.observers._lines import line_of
+from furcate.primitives._observations import AttemptFinished, Observation, RunFinished, RunStarted
+from furcate.primitives._usage import Usage
+
+
+class Keeper:
+    """Collect what the journal keeps of one item; an observer of all its runs.
+
+    Arguments:
+        observations: whether more than the tokens is kept.
+    """
+
+    def __init__(self, observations: bool) -> None:
+        self._observations = observations
+        self._usages: list[Usage] = []
+        self.lines: list[bytes] = []
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all runs so far."""
+        return Usage.total(self._usages)
+
+    def on_event(self, event: Observation, /) -> None:
+        """Take one observation; starts and ends of runs and the ends of attempts, with their receipts, are kept."""
+        if isinstance(event, RunFinished):
+            self._usages.append(event.usage)
+        if self._observations and isinstance(event, (RunStarted, AttemptFinished, RunFinished)):
+            self.lines.append(line_of(event, datetime.now(UTC).timestamp()).rstrip(b"\n"))

@@ -1,0 +1,116 @@
+"""An answer that is kept as it arrives, and one that is read from what was kept."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol
+
+from furcate.primitives._calls import RecordedCall
+from furcate.primitives._wire import AttemptFailed, Failure, ResponseHead
+from furcate.transport._http import HttpCall
+
+
+class Call(Protocol):
+    """What an attempt reads its answer from."""
+
+    async def __aenter__(self) -> Call:
+        """Begin to hold the call."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close whatever is left of it."""
+
+    async def begin(self) -> ResponseHead:
+        """Send the request and give the head of the answer."""
+
+    async def receive(self) -> bytes:
+        """Give the next bytes of the answer's body; empty at its end."""
+
+
+class KeptCall:
+    """Pass a call through and keep what comes of it."""
+
+    def __init__(self, call: HttpCall) -> None:
+        self._call = call
+        self._head: ResponseHead | None = None
+        self._chunks: list[bytes] = []
+
+    async def __aenter__(self) -> KeptCall:
+        await self._call.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._call.__aexit__(kind, error, trace)
+
+    async def begin(self) -> ResponseHead:
+        """Send the request and give the head of the answer."""
+        self._head = await self._call.begin()
+        return self._head
+
+    async def receive(self) -> bytes:
+        """Give the next bytes of the answer's body; empty at its end."""
+        data = await self._call.receive()
+        if data:
+            self._chunks.append(data)
+        return data
+
+    def record(self, body_sha256: str, failure: Failure | None) -> RecordedCall:
+        """Give what was kept.
+
+        Arguments:
+            body_sha256: digest of the request's body, in hex.
+            failure: how the attempt failed, if it did.
+        """
+        head = self._head
+        return RecordedCall(
+            body_sha256=body_sha256,
+            status=head.status if head is not None else None,
+            # A cookie may be as good as a key.
+            headers=tuple(pair for pair in head.headers if pair[0] != "set-cookie") if head is not None else (),
+            body=b"".join(self._chunks),
+            failure=failure,
+        )
+
+
+class ReplayedCall:
+    """Answer from a record; where that ended in a failure, so does this."""
+
+    def __init__(self, record: RecordedCall) -> None:
+        self._record = record
+        self._body = record.body
+
+    async def __aenter__(self) -> ReplayedCall:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    async def begin(self) -> ResponseHead:
+        """Give the head of the answer.
+
+        Raises:
+            AttemptFailed: there was none.
+        """
+        if self._record.status is None:
+            raise self._failed()
+        return ResponseHead(self._record.status, self._record.headers)
+
+    async def receive(self) -> bytes:
+        """Give the answer's body; empty at its end.
+
+        Raises:
+            AttemptFailed: it broke off there.
+        """
+        data, self._body = self._body, b""
+        if not data and self._record.failure is not None:
+            raise self._failed()
+        return data
+
+    def _failed(self) -> AttemptFailed:
+        assert self._record.failure is not None, "a record without an answer says how it failed"
+        return AttemptFailed(self._record.failure)

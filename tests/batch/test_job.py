@@ -1,0 +1,471 @@
+"""Jobs of many items, from the first line to the journal."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import anyio
+import pytest
+
+import furcate
+from furcate.batch import JobOptions, open_job, read_journal
+from furcate.primitives._errors import ItemsError, JournalError
+from furcate.testing import StubProvider, answer, error
+
+pytestmark = pytest.mark.anyio
+
+USAGE = {"prompt_tokens": 10, "completion_tokens": 2}
+SAY = furcate.Prompt("say", [furcate.MessageTemplate("user", "Say {{ word }}.")], profile="p")
+
+
+def engine_for(stub: StubProvider, *, prompts=(SAY,), model: str = "m", capacity: int = 8) -> furcate.Engine:
+    return furcate.Engine(
+        backends=[
+            furcate.Backend(
+                "stub",
+                base_url=stub.base_url,
+                capacity=capacity,
+                retry=furcate.RetryPolicy(attempts=2, first_backoff_s=0.001, max_backoff_s=0.002),
+            )
+        ],
+        profiles=[furcate.Profile("p", "stub", model)],
+        prompts=prompts,
+    )
+
+
+def lines(path: Path, *items: object) -> Path:
+    path.write_text("".join((item if isinstance(item, str) else json.dumps(item)) + "\n" for item in items))
+    return path
+
+
+def numbered(path: Path, count: int) -> Path:
+    return lines(path, *({"id": f"i{number}", "word": f"w{number}"} for number in range(count)))
+
+
+def echo(request) -> object:
+    """Answer with the last user message's own word."""
+    said = request.body["messages"][-1]["content"]
+    return answer(said.removeprefix("Say ").removesuffix("."), usage=USAGE)
+
+
+async def journaled(path: Path) -> dict[str, tuple[str, object]]:
+    states = ("pending", "finished", "failed")
+    async with read_journal(path) as journal, journal.rows(states=states, gone=True) as rows:
+        return {row.id or f"line {row.line}": (row.state, row.value) async for row in rows}
+
+
+@pytest.mark.field(69)
+async def test_bad_rows_fail_and_the_others_finish(tmp_path: Path) -> None:
+    """A line that is no JSON, one without its variable and one that the server refuses: 97 results, 3 failures."""
+    rows: list[object] = [{"id": f"i{number}", "word": f"w{number}"} for number in range(1, 101)]
+    rows[36] = '{"id": "i37", '
+    rows[51] = {"id": "i52"}
+    items = lines(tmp_path / "items.jsonl", *rows)
+
+    def script(request):
+        return error(400, "no such thing") if "w70." in request.body["messages"][-1]["content"] else echo(request)
+
+    async with StubProvider(script) as stub, engine_for(stub) as engine:
+        async with open_job("say", items, engine=engine, journal=tmp_path / "job.db") as job:
+            told = {outcome.id: outcome async for outcome in job}
+        assert len(stub.requests) == 98
+    assert job.progress.enrollment.malformed == 1
+    assert (job.progress.finished, job.progress.failed, job.progress.ended) == (97, 2, "all")
+    assert {name: outcome.error.kind for name, outcome in told.items() if outcome.error} == {
+        "i52": "RenderError",
+        "i70": "invalid_request",
+    }
+    kept = await journaled(tmp_path / "job.db")
+    assert Counter(state for state, _ in kept.values()) == {"finished": 97, "failed": 3}
+    async with read_journal(tmp_path / "job.db") as journal, journal.rows(states=("failed",)) as rows:
+        failures = {row.line: row.error.kind async for row in rows}
+    assert failures == {37: "malformed", 52: "RenderError", 70: "invalid_request"}
+
+
+@pytest.mark.field(70)
+async def test_a_job_goes_on_by_ids_and_not_by_places(tmp_path: Path) -> None:
+    """After six of ten a line is deleted and two are swapped: only the unfinished are sent, and none is mispaired."""
+    items = numbered(tmp_path / "items.jsonl", 10)
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job(
+            "say", items, engine=engine, journal=tmp_path / "job.db", options=JobOptions(limit=6, concurrency=1)
+        ) as job:
+            await job.run()
+        assert (job.progress.ended, len(stub.requests)) == ("limit", 6)
+        given = [{"id": f"i{number}", "word": f"w{number}"} for number in range(10)]
+        del given[1]
+        given[6], given[8] = given[8], given[6]
+        lines(items, *given)
+        async with open_job("say", items, engine=engine, journal=tmp_path / "job.db") as job:
+            await job.run()
+        assert len(stub.requests) == 10
+    kept = await journaled(tmp_path / "job.db")
+    assert {name: value["text"] for name, (_, value) in kept.items()} == {f"i{n}": f"w{n}" for n in range(10)}
+    assert job.progress.enrollment.gone == 1
+
+
+@pytest.mark.field(71)
+async def test_results_belong_to_their_rows_in_both_runs(tmp_path: Path) -> None:
+    """Whatever is read together, each row has its own marker, when it is run and when it is resumed."""
+    items = numbered(tmp_path / "items.jsonl", 25)
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        for limit in (13, None):
+            path = tmp_path / "job.db"
+            async with open_job(
+                "say", items, engine=engine, journal=path, options=JobOptions(limit=limit, concurrency=10)
+            ) as job:
+                async for outcome in job:
+                    assert outcome.result["text"] == outcome.id.replace("i", "w")
+    kept = await journaled(tmp_path / "job.db")
+    assert {name: value["text"] for name, (_, value) in kept.items()} == {f"i{n}": f"w{n}" for n in range(25)}
+
+
+@pytest.mark.field(72)
+async def test_equal_rows_are_not_one(tmp_path: Path) -> None:
+    """Three rows with one text and three ids are three requests and three results, also after a resume."""
+    items = lines(tmp_path / "items.jsonl", *({"id": name, "word": "same"} for name in "abc"))
+    answers = iter(["one", "two", "three"])
+    async with StubProvider(lambda request: answer(next(answers))) as stub, engine_for(stub) as engine:
+        for limit in (2, None):
+            path = tmp_path / "job.db"
+            async with open_job(
+                "say", items, engine=engine, journal=path, options=JobOptions(limit=limit, concurrency=1)
+            ) as job:
+                await job.run()
+        assert len(stub.requests) == 3
+    kept = await journaled(tmp_path / "job.db")
+    assert {name: value["text"] for name, (_, value) in kept.items()} == {"a": "one", "b": "two", "c": "three"}
+
+
+@pytest.mark.field(74)
+async def test_results_come_as_they_end_and_are_kept_in_order(tmp_path: Path) -> None:
+    """Answers in reverse order mix up nothing: outcomes carry their ids, and the journal has both orders."""
+    items = numbered(tmp_path / "items.jsonl", 5)
+    ended: list[anyio.Event] = [anyio.Event() for _ in range(6)]
+    ended[5].set()
+
+    async def script(request):
+        number = int(request.body["messages"][-1]["content"].removeprefix("Say w").removesuffix("."))
+        await ended[number + 1].wait()
+        return answer(f"w{number}")
+
+    told = []
+    async with StubProvider(script) as stub, engine_for(stub) as engine:
+        async with open_job(
+            "say", items, engine=engine, journal=tmp_path / "job.db", options=JobOptions(concurrency=5)
+        ) as job:
+            async for outcome in job:
+                told.append((outcome.id, outcome.result["text"]))
+                ended[int(outcome.id[1:])].set()
+    assert told == [(f"i{number}", f"w{number}") for number in reversed(range(5))]
+    async with read_journal(tmp_path / "job.db") as journal:
+        async with journal.rows() as rows:
+            assert [row.id async for row in rows] == [f"i{number}" for number in range(5)]
+        async with journal.rows("ends") as rows:
+            assert [row.id async for row in rows] == [f"i{number}" for number in reversed(range(5))]
+
+
+@pytest.mark.field(75)
+async def test_duplicate_ids_are_refused_at_the_start(tmp_path: Path) -> None:
+    """Both lines are named, and nothing is sent."""
+    items = lines(
+        tmp_path / "items.jsonl", {"id": "a", "word": "x"}, {"id": "b", "word": "y"}, {"id": "a", "word": "z"}
+    )
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        with pytest.raises(ItemsError, match=r"'a'.*lines? 1.*3"):
+            async with open_job("say", items, engine=engine, journal=tmp_path / "job.db"):
+                pass
+        assert not stub.requests
+
+
+@pytest.mark.field(77)
+@pytest.mark.parametrize("what", ["prompt", "model", "code", "item"])
+async def test_what_changed_since_is_refused_or_done_again(tmp_path: Path, what: str) -> None:
+    """Another text, model, code version or item: refused with a clear word, done again where that is asked, or kept."""
+    items = numbered(tmp_path / "items.jsonl", 3)
+    path = tmp_path / "job.db"
+    async with StubProvider(echo) as stub:
+        async with engine_for(stub) as engine, open_job("say", items, engine=engine, journal=path) as job:
+            await job.run()
+        other = furcate.Prompt("say", [furcate.MessageTemplate("user", "Say {{ word }}!")], profile="p")
+        given = {"prompts": (other,)} if what == "prompt" else {"model": "n"} if what == "model" else {}
+        code = "2" if what == "code" else ""
+        if what == "item":
+            lines(items, {"id": "i0", "word": "new"}, {"id": "i1", "word": "w1"}, {"id": "i2", "word": "w2"})
+        async with engine_for(stub, **given) as engine:
+            with pytest.raises(JournalError) as caught:
+                async with open_job("say", items, engine=engine, journal=path, options=JobOptions(code=code)):
+                    pass
+            assert caught.value.reason == "changed"
+            assert len(stub.requests) == 3
+            async with open_job(
+                "say", items, engine=engine, journal=path, options=JobOptions(code=code, on_changed="keep")
+            ) as job:
+                await job.run()
+            assert len(stub.requests) == 3
+            async with open_job(
+                "say", items, engine=engine, journal=path, options=JobOptions(code=code, on_changed="redo")
+            ) as job:
+                await job.run()
+    assert len(stub.requests) >= 4
+
+
+async def test_a_function_does_what_it_likes_with_its_item(tmp_path: Path) -> None:
+    """It runs, forks and coordinates with the item's engine; the item's group and the journal count all of that."""
+    items = numbered(tmp_path / "items.jsonl", 4)
+    groups = {}
+
+    async def explore(item, job):
+        first = await job.engine.run(furcate.Request("say", vars=item, capture=True))
+
+        async def once(turn):
+            if turn.result is not None:
+                return furcate.Stop()
+            return furcate.Continue(furcate.Request("say", vars={"word": "more"}))
+
+        async with furcate.open_branches(job.engine, first.exchange) as branches:
+            for _ in range(3):
+                branches.start_soon(once, additional_turns=1)
+        groups[job.item_id] = job.group
+        return {"first": first.text, "line": job.line, "branches": len(list(branches))}
+
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job(explore, items, engine=engine, journal=tmp_path / "job.db") as job:
+            told = {outcome.id: outcome async for outcome in job}
+    assert {name: outcome.result for name, outcome in told.items()} == {
+        f"i{n}": {"first": f"w{n}", "line": n + 1, "branches": 3} for n in range(4)
+    }
+    assert {len(group.summary().runs) for group in groups.values()} == {4}
+    assert {outcome.usage.output_tokens for outcome in told.values()} == {8}
+    async with read_journal(tmp_path / "job.db") as journal:
+        status = await journal.status()
+    assert status.usage["output_tokens"].known == 32
+
+
+async def test_what_was_paid_for_is_not_paid_twice(tmp_path: Path) -> None:
+    """Items that are cancelled in their second call are done again with their first answered from the journal."""
+    items = numbered(tmp_path / "items.jsonl", 3)
+    path = tmp_path / "job.db"
+    reached = anyio.Event()
+
+    async def two_turns(item, job):
+        first = await job.engine.run(furcate.Request("say", vars=item, capture=True))
+        second = await job.engine.continue_from(first.exchange, furcate.Request("say", vars={"word": "again"}))
+        return [first.text, first.run_id, second.text]
+
+    asked = Counter()
+
+    async def script(request):
+        said = request.body["messages"][-1]["content"]
+        asked[said] += 1
+        if "again" in said and asked[said] <= 3:
+            if asked[said] == 3:
+                reached.set()
+            await anyio.sleep_forever()
+        return echo(request)
+
+    async with StubProvider(script) as stub, engine_for(stub) as engine:
+        async with open_job(two_turns, items, engine=engine, journal=path) as job:
+            await reached.wait()
+        async with open_job(two_turns, items, engine=engine, journal=path) as job:
+            told = {outcome.id: outcome.result async for outcome in job}
+    assert asked == {"Say w0.": 1, "Say w1.": 1, "Say w2.": 1, "Say again.": 6}
+    assert {name: result[::2] for name, result in told.items()} == {f"i{n}": [f"w{n}", "again"] for n in range(3)}
+
+
+async def test_replay_can_be_switched_off(tmp_path: Path) -> None:
+    """Where every start is to sample afresh, nothing is answered from the journal."""
+    items = numbered(tmp_path / "items.jsonl", 1)
+
+    async def fails_once(item, job):
+        result = await job.engine.run(furcate.Request("say", vars=item))
+        if len(stub.requests) == 1:
+            raise RuntimeError("not this time")
+        return result.text
+
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        given = {"engine": engine, "journal": tmp_path / "job.db", "options": JobOptions(replay=False)}
+        async with open_job(fails_once, items, **given) as job:
+            await job.run()
+            await job.journal.retry()
+        async with open_job(fails_once, items, **given) as job:
+            await job.run()
+    assert len(stub.requests) == 2
+
+
+@pytest.mark.field(82)
+async def test_a_failed_item_that_is_retried_repeats_only_what_failed(tmp_path: Path) -> None:
+    """Three turns, the third refused: a retry sends that turn alone, on the same exchanges."""
+    items = numbered(tmp_path / "items.jsonl", 1)
+    seen: list[list[str]] = []
+
+    async def three_turns(item, job):
+        exchange = (await job.engine.run(furcate.Request("say", vars=item, capture=True))).exchange
+        mine = [f"{exchange.run_id} {exchange.digest}"]
+        seen.append(mine)
+        for word in ("two", "three"):
+            exchange = (await job.engine.continue_from(exchange, furcate.Request("say", vars={"word": word}))).exchange
+            mine.append(f"{exchange.run_id} {exchange.digest}")
+        return len(mine)
+
+    def script(request):
+        return error(400, "no") if request.number == 3 else echo(request)
+
+    async with StubProvider(script) as stub, engine_for(stub) as engine:
+        for _ in range(2):
+            async with open_job(three_turns, items, engine=engine, journal=tmp_path / "job.db") as job:
+                await job.run()
+                await job.journal.retry()
+        assert len(stub.requests) == 4
+    assert seen[0] == seen[1][:2]
+    assert await journaled(tmp_path / "job.db") == {"i0": ("finished", 3)}
+
+
+async def test_at_most_so_many_items_are_open(tmp_path: Path) -> None:
+    """However many places a backend has, `concurrency` bounds the items, and each has but one task."""
+    items = numbered(tmp_path / "items.jsonl", 30)
+    open_now, most = 0, 0
+
+    async def count(item, job):
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        await anyio.sleep(0.001)
+        open_now -= 1
+        return None
+
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job(
+            count, items, engine=engine, journal=tmp_path / "job.db", options=JobOptions(concurrency=3)
+        ) as job:
+            await job.run()
+    assert most == 3
+    assert job.progress.finished == 30
+
+
+async def test_items_that_have_begun_are_finished_first(tmp_path: Path) -> None:
+    """With many items open and one place, an item's later requests go before another's first."""
+    items = numbered(tmp_path / "items.jsonl", 6)
+    order = []
+
+    async def three(item, job):
+        for _ in range(3):
+            await job.engine.run(furcate.Request("say", vars=item))
+        return None
+
+    def script(request):
+        order.append(request.body["messages"][-1]["content"])
+        return echo(request)
+
+    async with StubProvider(script) as stub, engine_for(stub, capacity=1) as engine:
+        async with open_job(
+            three, items, engine=engine, journal=tmp_path / "job.db", options=JobOptions(concurrency=6)
+        ) as job:
+            await job.run()
+    # While one item keeps what it was told, another may begin: never more than two or three are under way.
+    under_way = Counter()
+    most = 0
+    for said in order:
+        under_way[said] += 1
+        most = max(most, sum(1 for count in under_way.values() if count < 3))
+    assert most <= 3
+
+
+async def test_draining_finishes_what_has_begun(tmp_path: Path) -> None:
+    """After a drain no item begins, those that have begun are finished, and the next start does the rest."""
+    items = numbered(tmp_path / "items.jsonl", 10)
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job(
+            "say", items, engine=engine, journal=tmp_path / "job.db", options=JobOptions(concurrency=2)
+        ) as job:
+            told = []
+            async for outcome in job:
+                told.append(outcome.id)
+                job.drain()
+        assert job.progress.ended == "drained"
+        assert 1 <= len(told) <= 5
+        async with open_job("say", items, engine=engine, journal=tmp_path / "job.db") as job:
+            rest = [outcome.id async for outcome in job]
+    assert sorted(told + rest) == sorted(f"i{number}" for number in range(10))
+
+
+async def test_cancelling_leaves_items_to_be_done_again(tmp_path: Path) -> None:
+    """Cancelled items have no outcome, and nothing of them counts as failed."""
+    items = numbered(tmp_path / "items.jsonl", 4)
+
+    async def waits(item, job):
+        if item["word"] != "w0":
+            await anyio.sleep_forever()
+        return item["word"]
+
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job(
+            waits, items, engine=engine, journal=tmp_path / "job.db", options=JobOptions(concurrency=4)
+        ) as job:
+            told = []
+            async for outcome in job:
+                told.append(outcome.id)
+                job.cancel()
+    assert (told, job.progress.ended, job.progress.failed, job.progress.running) == (["i0"], "cancelled", 0, 0)
+    assert Counter(state for state, _ in (await journaled(tmp_path / "job.db")).values()) == {
+        "finished": 1,
+        "pending": 3,
+    }
+
+
+async def test_too_many_failures_end_a_job(tmp_path: Path) -> None:
+    """Beyond the bound no more items begin."""
+    items = numbered(tmp_path / "items.jsonl", 20)
+
+    async def fails(item, job):
+        raise RuntimeError("no")
+
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job(
+            fails, items, engine=engine, journal=tmp_path / "job.db", options=JobOptions(concurrency=1, max_failures=2)
+        ) as job:
+            await job.run()
+    assert (job.progress.ended, job.progress.failed) == ("failures", 3)
+
+
+async def test_what_a_target_returns_is_json(tmp_path: Path) -> None:
+    """Anything else lets the item fail with a word on what it was."""
+    items = numbered(tmp_path / "items.jsonl", 1)
+
+    async def odd(item, job):
+        return {"when": object()}
+
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job(odd, items, engine=engine, journal=tmp_path / "job.db") as job:
+            (outcome,) = [outcome async for outcome in job]
+    assert outcome.error.kind == "TypeError"
+    assert "object" in outcome.error.message
+
+
+async def test_errors_of_the_block_pass_unchanged(tmp_path: Path) -> None:
+    """What the block raises comes out as it is, not in a group."""
+    items = numbered(tmp_path / "items.jsonl", 1)
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        with pytest.raises(ZeroDivisionError):
+            async with open_job("say", items, engine=engine, journal=tmp_path / "job.db"):
+                raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("target", "wrong"),
+    [
+        (lambda item, job: None, TypeError),
+        (5, TypeError),
+        ("shout", furcate.UnknownNameError),
+    ],
+)
+async def test_targets_are_checked_before_anything_is_opened(tmp_path: Path, target, wrong) -> None:
+    """A plain function, a number and a prompt that is not there are refused, and no journal is made."""
+    items = numbered(tmp_path / "items.jsonl", 1)
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        with pytest.raises(wrong):
+            async with open_job(target, items, engine=engine, journal=tmp_path / "job.db"):
+                pass
+    assert not (tmp_path / "job.db").exists()

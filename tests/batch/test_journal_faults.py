@@ -1,0 +1,305 @@
+"""What may stand in a journal's way: other files, other processes, other releases, full disks, missing rights."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from furcate.batch import ItemFailure, Journal, KeptCall, encode, open_journal, open_source, read_journal
+from furcate.batch._schema import APPLICATION_ID, STEPS, bring_up_to_date, version_of
+from furcate.primitives._errors import JournalError
+from furcate.primitives._usage import Usage
+
+VERSION_1 = Path(__file__).parents[1] / "data" / "journal" / "version-1.journal"
+
+HOLDER = """
+import sys, anyio
+from furcate.batch import open_journal
+async def main():
+    async with open_journal(sys.argv[1]):
+        print("open", flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.read)
+anyio.run(main)
+"""
+
+
+async def _open(path: Path) -> None:
+    async with open_journal(path):
+        pass
+
+
+async def _look(path: Path) -> None:
+    async with read_journal(path) as reader:
+        await reader.status()
+
+
+async def _enroll(journal: Journal, count: int) -> None:
+    content = b"".join(b'{"id":%d}\n' % number for number in range(count))
+    async with open_source(io.BytesIO(content)) as source:
+        await journal.enroll(source)
+
+
+def _database(path: Path, *statements: str) -> None:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+async def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
+    """A folder, another file, another application's database and a later release's journal are left as they are."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("some notes, long enough for a page of a database\n" * 100)
+    _database(tmp_path / "other", "CREATE TABLE things (x)")
+    _database(tmp_path / "marked", "PRAGMA application_id = 7", "CREATE TABLE things (x)")
+    _database(tmp_path / "newer", f"PRAGMA application_id = {APPLICATION_ID}", "PRAGMA user_version = 99")
+    (tmp_path / "cut").write_bytes(VERSION_1.read_bytes()[:9000])
+    for name, reason, said in (
+        ("folder", "folder", "this is a folder"),
+        ("text", "foreign", "this is no journal"),
+        ("other", "foreign", "the database of another application"),
+        ("marked", "foreign", "the database of another application"),
+        ("newer", "newer", "a later release of furcate wrote this journal .in version 99"),
+        ("nowhere/job", "missing", "there is no folder"),
+        ("cut", "damaged", "the journal is damaged"),
+    ):
+        for use in (_open, _look):
+            before = (tmp_path / name).read_bytes() if (tmp_path / name).is_file() else b""
+            with pytest.raises(JournalError, match=said) as told:
+                await use(tmp_path / name)
+            assert told.value.reason == reason
+            assert str(told.value).startswith(f"{tmp_path / name}: ")
+            assert not before or (tmp_path / name).read_bytes() == before
+    assert not [path for path in tmp_path.iterdir() if path.suffix == ".lock" and path.stem != "cut"]
+
+
+async def test_a_missing_journal_is_made_only_to_run_a_job(tmp_path: Path) -> None:
+    """Looking at one makes none; an empty file is as good as none."""
+    with pytest.raises(JournalError, match="there is no journal here") as told:
+        await _look(tmp_path / "j")
+    assert told.value.reason == "missing"
+    with pytest.raises(JournalError, match="there is no journal here"):
+        async with open_journal(tmp_path / "j", create=False):
+            pass  # pragma: no cover
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "j").touch()
+    with pytest.raises(JournalError, match="only an empty database"):
+        await _look(tmp_path / "j")
+    await _open(tmp_path / "j")
+    await _look(tmp_path / "j")
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Have another process run a job."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path / "j")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        yield process
+        process.kill()
+
+
+async def test_a_second_process_is_refused(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
+    """It is told which process runs the job, may read meanwhile, and has the job once the other was killed."""
+    (tmp_path / "link").symlink_to(tmp_path / "j")
+    for name in ("j", "link"):
+        with pytest.raises(JournalError, match=rf"another process \(pid {holder.pid} on .+\) is running") as told:
+            await _open(tmp_path / name)
+        assert (told.value.reason, told.value.pid) == ("busy", holder.pid)
+    async with read_journal(tmp_path / "j") as reader:
+        running = await reader.holder()
+        assert running is not None
+        assert running.pid == holder.pid
+        assert (await reader.status()).items == 0
+    holder.kill()
+    holder.wait()
+    async with read_journal(tmp_path / "j") as reader:
+        assert await reader.holder() is None
+    await _open(tmp_path / "j")
+
+
+async def test_the_same_process_is_refused_as_well(tmp_path: Path) -> None:
+    """Two blocks of one program would do each other's items."""
+    async with open_journal(tmp_path / "j"):
+        with pytest.raises(JournalError, match="this process has the journal open already"):
+            await _open(tmp_path / "j")
+    await _open(tmp_path / "j")
+
+
+async def test_a_database_that_is_full_loses_nothing(tmp_path: Path) -> None:
+    """What was finished is there, what was not is not, and the job goes on where there is room again."""
+    async with open_journal(tmp_path / "j") as journal:
+        await _enroll(journal, 50)
+        [[pages]] = await journal._database.run(lambda on: on.execute("PRAGMA page_count").fetchall())
+        await journal._database.run(lambda on: on.execute(f"PRAGMA max_page_count = {pages + 20}").fetchall())
+        finished = []
+        with pytest.raises(JournalError, match="the disk is full; what was kept before is safe") as told:
+            for number in range(50):
+                await journal.finish(str(number), encode("x" * 10_000))
+                finished.append(str(number))
+        assert told.value.reason == "full"
+        assert 0 < len(finished) < 50
+        async with journal.rows() as rows:
+            assert [row.id async for row in rows] == finished
+        await journal._database.run(lambda on: on.execute("PRAGMA max_page_count = 1000000").fetchall())
+        await journal.finish(str(len(finished)), encode("x" * 10_000))
+    async with read_journal(tmp_path / "j") as reader:
+        assert (await reader.status()).finished == len(finished) + 1
+
+
+FULL = """
+import io, resource, sys, anyio
+from furcate.batch import encode, open_journal, open_source
+from furcate.primitives._errors import JournalError
+
+async def main():
+    content = b"".join(b'{"id":%d}\\n' % number for number in range(100))
+    async with open_journal(sys.argv[1]) as journal:
+        async with open_source(io.BytesIO(content)) as source:
+            await journal.enroll(source)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        try:
+            for number in range(100):
+                await journal.finish(str(number), encode("x" * 10_000))
+                print(number, flush=True)
+        except JournalError as error:
+            print(error.reason, error, file=sys.stderr)
+
+anyio.run(main, backend=sys.argv[2])
+"""
+
+
+async def test_a_file_that_may_not_grow_loses_nothing(tmp_path: Path, anyio_backend_name: str) -> None:
+    """The system's own limit, reached while a commit is written, is told, and the journal is sound afterwards."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "j"), anyio_backend_name], capture_output=True, timeout=60, text=True
+    )
+    finished = done.stdout.split()
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.split()[0] in ("io", "full")
+    assert "what was kept before is safe" in done.stderr
+    assert 0 < len(finished) < 100
+    async with open_journal(tmp_path / "j") as journal:
+        async with journal.rows() as rows:
+            assert [row.id async for row in rows] == finished
+        assert await journal._database.run(lambda on: on.execute("PRAGMA integrity_check").fetchall()) == [("ok",)]
+        await journal.finish("99", b"1")
+
+
+RIGHTS = """
+import os, sys, anyio
+from furcate.batch import open_journal, read_journal
+from furcate.primitives._errors import JournalError
+
+async def main():
+    try:
+        async with open_journal(sys.argv[1]):
+            print("opened")
+    except JournalError as error:
+        print(error.reason)
+    try:
+        async with read_journal(sys.argv[1]) as reader:
+            print((await reader.status()).items, await reader.holder())
+    except JournalError as error:
+        print(error.reason)
+
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+anyio.run(main)
+"""
+
+
+async def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+    """A job cannot run there, and a journal can be looked at all the same."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    async with open_journal(folder / "j") as journal:
+        await _enroll(journal, 3)
+    shutil.rmtree(folder / "j.lock", ignore_errors=True)
+    (folder / "j.lock").unlink(missing_ok=True)
+    (folder / "j").chmod(0o444)
+    folder.chmod(0o555)
+    reachable = [parent for parent in folder.parents if parent.stat().st_mode & 0o005 != 0o005]
+    modes = {parent: parent.stat().st_mode for parent in reachable}
+    for parent in reachable:
+        parent.chmod(modes[parent] | 0o055)
+    try:
+        for name, expected in (("j", ["read-only", "3 None"]), ("new", ["read-only", "missing"])):
+            done = subprocess.run(
+                [sys.executable, "-c", RIGHTS, str(folder / name)], capture_output=True, timeout=60, text=True
+            )
+            assert done.stdout.splitlines() == expected, done.stderr
+    finally:
+        folder.chmod(0o755)
+        for parent in reachable:
+            parent.chmod(modes[parent])
+
+
+async def test_version_1_is_read(tmp_path: Path) -> None:
+    """A journal that the first release wrote has all that it had."""
+    path = tmp_path / "j"
+    path.write_bytes(VERSION_1.read_bytes())
+    async with read_journal(path) as reader:
+        status = await reader.status()
+        async with reader.rows(gone=True, states=("pending", "finished", "failed")) as rows:
+            found = {row.id or row.line: row async for row in rows}
+    assert (status.about.target, status.about.digests["code"]) == ("jobs:work", "1")
+    assert (status.items, status.finished, status.failed, status.pending, status.gone) == (5, 1, 2, 2, 1)
+    assert found["a"].value == {"said": "wörd"}
+    assert found["a"].usage == Usage(input_tokens=7, output_tokens=2).as_lower_bound()
+    assert found["b"].error == ItemFailure("provider", "it was busy")
+    assert found["gone"].position is None
+    assert found[4].error is not None
+    async with open_journal(path) as journal:
+        assert await journal.observations("b") == (b'{"event":"run_started"}',)
+        call = KeptCall(run_id="run-1", number=1, key=bytes(range(32)), data=b"\x00answer")
+        assert await journal.calls("b") == await journal.calls("c") == (call,)
+        await journal.finish("c", b"1")
+
+
+def test_steps_are_taken_all_or_none(tmp_path: Path) -> None:
+    """A journal of an earlier version takes the steps that it lacks; where one fails it stays as it was."""
+    path = tmp_path / "j"
+    path.write_bytes(VERSION_1.read_bytes())
+    connection = sqlite3.connect(path, isolation_level=None)
+    second = "ALTER TABLE items ADD COLUMN note TEXT;\nUPDATE items SET note = 'x; y';\n"
+    with pytest.raises(sqlite3.OperationalError):
+        bring_up_to_date(connection, str(path), (*STEPS[:1], second, "DROP TABLE nothing;"))
+    assert version_of(connection, str(path)) == 1
+    bring_up_to_date(connection, str(path), (*STEPS[:1], second))
+    assert connection.execute("PRAGMA user_version").fetchall() == [(2,)]
+    assert connection.execute("SELECT DISTINCT note FROM items").fetchall() == [("x; y",)]
+    connection.close()
+
+
+def test_version_1_of_the_form_never_changes() -> None:
+    """What the file of version 1 has is what its step makes, so that a change of it is a new step."""
+    made = sqlite3.connect(":memory:", isolation_level=None)
+    bring_up_to_date(made, "memory", STEPS[:1])
+    kept = sqlite3.connect(f"{VERSION_1.as_uri()}?immutable=1", uri=True)
+    query = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
+    assert made.execute(query).fetchall() == kept.execute(query).fetchall()
+    made.close()
+    kept.close()
+
+
+async def test_a_journal_is_opened_by_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name alone means the folder that one is in, and odd characters in it mean nothing."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("job.journal", "a?b#c%20 d.journal", "ünï.journal"):
+        await _open(Path(name))
+        await _look(Path(name))
+        assert os.path.getsize(name) > 0
