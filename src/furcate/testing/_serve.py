@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import socket
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 import anyio
@@ -177,7 +178,9 @@ class Connection:
 
     def _break(self) -> None:
         plain = self._stream.transport_stream if isinstance(self._stream, TLSStream) else self._stream
-        plain.extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        # Where the client left first, the socket may be closed already, and there is nobody to be told.
+        with suppress(OSError):
+            plain.extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         # On asyncio, anyio says an orderly goodbye before it closes, and offers no way around it.
         transport = getattr(plain, "_transport", None)
         if transport is not None:
