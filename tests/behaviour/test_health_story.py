@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
@@ -80,7 +83,7 @@ async def test_the_next_attempt_comes_no_sooner_than_it_was_told(engine_for, ask
 async def test_a_hint_beyond_the_policys_time_fails_at_once(engine_for, ask) -> None:
     """A daily quota is not waited for: the run fails with the hint, and so does one that comes upon the pause."""
     async with StubProvider(error(429, headers={"retry-after": "7200"})) as stub, engine_for(stub) as engine:
-        with pytest.raises(furcate.ProviderError, match=r"asks to wait 7\.2e\+03 s, beyond retry_for_s = 600 s"):
+        with pytest.raises(furcate.ProviderError, match=r"asks to wait 7,200 s, beyond retry_for_s = 600 s"):
             await engine.run(ask())
         with pytest.raises(furcate.ProviderError, match="'stub' asked to be left alone for") as e:
             await engine.run(ask())
@@ -202,6 +205,17 @@ async def test_requests_of_a_minute_are_bounded(engine_for, ask) -> None:
         assert (statistics.in_use, statistics.waiting) == (0, 0)
         assert 0 <= statistics.requests_left < 1
     assert statistics.tokens_left is None
+
+
+@pytest.mark.field(62)
+async def test_a_date_without_a_date_beside_it_is_counted_from_its_arrival(engine_for, ask) -> None:
+    """A server that names the moment but not its own time is believed by the clock of this machine."""
+    later = format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)
+    async with StubProvider(error(429, headers={"retry-after": later})) as stub, engine_for(stub) as engine:
+        with pytest.raises(furcate.ProviderError) as caught, anyio.fail_after(60):
+            await engine.run(ask())
+    assert len(stub.requests) == 1
+    assert 7000 < caught.value.failure.wait_s <= 7201
 
 
 async def test_tokens_are_estimated_before_and_corrected_after(engine_for, ask) -> None:

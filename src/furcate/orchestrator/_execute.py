@@ -39,6 +39,7 @@ from furcate.orchestrator._policy import (
     after_pause,
     last_word,
     not_again,
+    seconds,
     usage_of,
 )
 from furcate.orchestrator._scopes import current_scope
@@ -392,7 +393,7 @@ class Run:
         # -inf says that this is cancelled already: no deadline to speak of, and the coming sleep lets that pass.
         if deadline > -inf and anyio.current_time() + decision.after_s > deadline:
             left_s = max(0.0, deadline - anyio.current_time())
-            raise AttemptFailed(not_again(attempt.failure, decision, f"the deadline in {left_s:.3g} s"))
+            raise AttemptFailed(not_again(attempt.failure, decision, f"the deadline in {seconds(left_s)}"))
         self._means.listeners.tell(
             AttemptsPaused(run_id=self.id, wait_s=decision.after_s, failure_kind=attempt.failure.kind)
         )

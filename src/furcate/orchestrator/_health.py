@@ -8,7 +8,7 @@ from math import inf
 import anyio
 
 from furcate.admission import Gate, Lease
-from furcate.orchestrator._policy import too_late
+from furcate.orchestrator._policy import seconds, too_late
 from furcate.orchestrator._spending import Counted, zero_with_output
 from furcate.orchestrator._telling import Listeners
 from furcate.primitives._observations import BackendLimited, BackendPaused
@@ -60,7 +60,7 @@ class Health:
         now_s = anyio.current_time()
         # -inf says that the caller is cancelled already, which the coming wait lets pass.
         if -inf < deadline < now_s + left_s:
-            bound = f"beyond the deadline in {max(0.0, deadline - now_s):.3g} s"
+            bound = f"beyond the deadline in {seconds(max(0.0, deadline - now_s))}"
         elif too_late(self._backend.retry, elapsed_s + left_s):
             bound = f"beyond retry_for_s = {self._backend.retry.retry_for_s:g} s"
         else:
@@ -69,8 +69,8 @@ class Health:
             Failure(
                 kind=self._paused_by,
                 reason="backend_paused",
-                message=f"the server of backend {self._backend.name!r} asked to be left alone for {left_s:.3g} s more, "
-                f"{bound}",
+                message=f"the server of backend {self._backend.name!r} asked to be left alone for "
+                f"{seconds(left_s)} more, {bound}",
                 retryable=True,
                 sent=False,
                 wait_s=left_s,

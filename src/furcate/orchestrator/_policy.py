@@ -188,7 +188,13 @@ def last_word(decision: Decision, failure: Failure | None, policy: RetryPolicy) 
 def not_again(failure: Failure, retry: Retry, bound: str) -> Failure:
     """Say in a failure that trying again would come too late, and for what bound."""
     word = "asks to wait" if retry.asked else "is tried again after"
-    return attrs.evolve(failure, message=f"{failure.message}; the server {word} {retry.after_s:.3g} s, beyond {bound}")
+    told = f"{failure.message}; the server {word} {seconds(retry.after_s)}, beyond {bound}"
+    return attrs.evolve(failure, message=told)
+
+
+def seconds(span_s: float) -> str:
+    """Write a span of seconds for people: short ones with three digits, long ones whole."""
+    return f"{span_s:,.0f} s" if span_s >= 100 else f"{span_s:.3g} s"
 
 
 _STILL_PAUSED = Failure(

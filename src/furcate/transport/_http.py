@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from types import TracebackType
 from typing import Protocol
 
@@ -184,9 +186,12 @@ class HttpCall:
         self._client.cookies.clear()
         self._response = response
         self._chunks = response.aiter_bytes()
-        return ResponseHead(
-            response.status_code, tuple((name.lower(), value) for name, value in response.headers.multi_items())
-        )
+        headers = [(name.lower(), value) for name, value in response.headers.multi_items()]
+        if "date" not in response.headers:
+            # Whoever receives an answer without a date is to note when that was (RFC 9110, section 6.6.1); a wait that
+            # is given as a date means nothing without.
+            headers.append(("date", format_datetime(datetime.now(UTC), usegmt=True)))
+        return ResponseHead(response.status_code, tuple(headers))
 
     async def receive(self) -> bytes:
         """Give the next bytes of the answer's body; empty at its end.
