@@ -36,6 +36,23 @@ async def test_the_provider_alone_searches(engine_for, ask, dialect) -> None:
     assert not any("search" in name.lower() for name in furcate.__all__)
 
 
+async def test_observers_hear_of_work_and_not_of_what_it_is_about(engine_for, ask) -> None:
+    """Starts and ends of a search are told while the attempt is out, by name and state, without its query."""
+    recorder = furcate.Recorder()
+    async with StubProvider(answer("1,233 km.", searches=(SEARCH,))) as stub:
+        async with engine_for(stub, dialect="anthropic-messages", observers=[recorder]) as engine:
+            result = await engine.run(ask())
+    told = recorder.runs()[result.run_id]
+    kinds = [type(event).__name__ for event in told]
+    assert kinds == [
+        "RunStarted", "AttemptStarted", "ActivityChanged", "ActivityChanged", "AttemptFinished", "RunFinished",
+    ]  # fmt: skip
+    begun, ended = recorder.of(furcate.ActivityChanged)
+    assert (begun.state, ended.state, begun.name) == ("started", "completed", "web_search")
+    assert (begun.activity_id, begun.scope) == (ended.activity_id, ended.scope)
+    assert SEARCH.query not in repr(told)
+
+
 @pytest.mark.req("S0-52")
 @pytest.mark.parametrize("dialect", SPOKEN)
 async def test_what_is_captured_holds_no_accounts(engine_for, ask, dialect) -> None:

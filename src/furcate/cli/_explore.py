@@ -8,30 +8,29 @@ import sys
 from collections import Counter
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import attrs
 import click
 from attrs import frozen
-from rich.console import Console
 
 from furcate.cli._asking import Asking
 from furcate.cli._callables import Function
 from furcate.cli._exploring import Exploration, Limits, Source
 from furcate.cli._files import check_target, files_of, is_special, module_file
+from furcate.cli._kept import Keeping, Kept, keeping_options
 from furcate.cli._lines import LineWriter
 from furcate.cli._loop import Interruption, run_on
 from furcate.cli._output import stdout_is_closed
 from furcate.cli._plan import Ask
 from furcate.cli._plan_check import Loaded, load_plan
-from furcate.cli._receipt_log import ReceiptLog
-from furcate.cli._setup import config_option, loop_option, make_ready, receipts_option
+from furcate.cli._setup import config_option, loop_option, make_ready
 from furcate.cli._told import FAILED, INTERRUPTED, WELL, complain, say
-from furcate.cli._tree import Screen, TreeScreen, screen_for
 from furcate.orchestrator._config_read import Report
 from furcate.orchestrator._engine import Engine
 from furcate.primitives._errors import ConfigError, RequestError
 from furcate.primitives._resources import Backend
+from furcate.report import LiveView
 
 
 @frozen(kw_only=True)
@@ -40,6 +39,7 @@ class Job:
 
     Attributes:
         engine: not yet open.
+        view: one of the engine's observers.
         asking: makes the requests.
         functions: the branches' callables by branch name.
         sources: the inputs, at least one.
@@ -50,6 +50,7 @@ class Job:
     """
 
     engine: Engine
+    view: LiveView
     asking: Asking
     functions: dict[str, Function]
     sources: tuple[Source, ...]
@@ -70,7 +71,7 @@ class Job:
 @click.option("--out", default="-", metavar="FILE", help="Where each branch's JSON line goes. [default: stdout]")
 @click.option("--max-active", type=click.IntRange(min=1), metavar="N", help="Most openings and branches at once.")
 @config_option
-@receipts_option
+@keeping_options
 @loop_option
 def explore(
     plan: Path,
@@ -79,8 +80,8 @@ def explore(
     *,
     max_active: int | None,
     config: Path | None,
-    receipts: Path | None,
     loop: str,
+    **kept_files: Any,
 ) -> int:
     """Ask a PLAN's opening once for each INPUT file, and drive all its branches from the answer.
 
@@ -92,14 +93,17 @@ def explore(
     assert loaded is not None
     asking = Asking(loaded.plan, loaded.setup)
     sources = _sources(inputs)
-    _check_targets(loaded, sources, out, receipts=receipts)
-    log = ReceiptLog(receipts)
-    engine = loaded.setup.engine([log])
+    keeping = Keeping(**kept_files)
+    _check_targets(loaded, sources, out, keeping=keeping)
+    kept = Kept(keeping)
+    view = LiveView(roots="openings", expected=len(sources))
+    engine = loaded.setup.engine([*kept.observers, view])
     backends = _check_requests(engine, asking, sources)
     # Opened last: a plan that cannot run must not empty the results of an earlier one.
-    with log, _opened(out) as file:
+    with kept, _opened(out) as file:
         job = Job(
             engine=engine,
+            view=view,
             asking=asking,
             functions=loaded.functions,
             sources=sources,
@@ -109,9 +113,9 @@ def explore(
             max_active=max_active,
         )
         status = run_on(loop, lambda interruption: _explore(job, interruption))
-    if log.problem is not None:
-        complain(log.problem)
-        return status or FAILED
+    for problem in kept.problems:
+        complain(problem)
+        status = status or FAILED
     return status
 
 
@@ -139,7 +143,7 @@ def _readable(name: str) -> Path:
     return path
 
 
-def _check_targets(loaded: Loaded, sources: tuple[Source, ...], out: str, *, receipts: Path | None) -> None:
+def _check_targets(loaded: Loaded, sources: tuple[Source, ...], out: str, *, keeping: Keeping) -> None:
     """Check that nothing that the exploration reads is written over."""
     if out == "-" and stdout_is_closed():
         raise RequestError("stdout is closed, so that the results would be lost; give --out FILE")
@@ -152,8 +156,7 @@ def _check_targets(loaded: Loaded, sources: tuple[Source, ...], out: str, *, rec
     read |= {source.path: "an input of this exploration" for source in sources if source.path is not None}
     if out != "-":
         check_target("--out", Path(out), read)
-    if receipts is not None:
-        check_target("--receipts", receipts, read if out == "-" else {**read, Path(out): "the file of --out too"})
+    keeping.check(read if out == "-" else {**read, Path(out): "the file of --out too"})
 
 
 def _opened(out: str) -> AbstractContextManager[BinaryIO]:
@@ -196,35 +199,33 @@ async def _explore(job: Job, interruption: Interruption) -> int:
     async with job.engine:
         asking = attrs.evolve(job.asking, interrupt=interruption.interrupt)
         exploration = Exploration(job.engine, asking, job.sources, functions=job.functions, limits=job.limits)
-        console = Console(file=sys.stderr, highlight=False, soft_wrap=False)
-        screen = screen_for(console, exploration.forest)
         # A callback that prints must not end up among the results.
         with contextlib.redirect_stdout(sys.stderr):
-            await exploration.run(screen, _writer(job, screen), interruption.scope())
-    return _conclude(job, exploration, screen)
+            await exploration.run(job.view, _writer(job), interruption.scope())
+    return _conclude(job, exploration)
 
 
-def _writer(job: Job, screen: Screen) -> LineWriter:
+def _writer(job: Job) -> LineWriter:
     if os.isatty(1) and job.out_name == "stdout":
-        return LineWriter(job.out, screen.aside)
+        return LineWriter(job.out, job.view.aside)
     return LineWriter(job.out)
 
 
-def _conclude(job: Job, exploration: Exploration, screen: Screen) -> int:
+def _conclude(job: Job, exploration: Exploration) -> int:
     """Tell the account of it all, and give the exit status."""
-    if isinstance(screen, TreeScreen):
-        for problem in exploration.problems:
-            complain(problem)
+    for problem in exploration.problems:
+        complain(problem)
+    if exploration.more_problems:
+        complain(f"and {exploration.more_problems:,} more failed; the results say why")
     say(str(exploration.group.summary()))
-    branches = exploration.forest.nodes()
-    counts = Counter(branch.state for branch in branches)
-    ended = ", ".join(f"{number} {state}" for state, number in counts.items())
-    say(f"branches: {len(branches)} ({ended}); results in {job.out_name}")
+    branches = exploration.endings.total()
+    ended = ", ".join(f"{number} {ending}" for ending, number in exploration.endings.items())
+    say(f"branches: {branches} ({ended}); results in {job.out_name}")
     if exploration.unmet:
         say(f"branches without an answer that meets its contract: {exploration.unmet}")
     if exploration.undelivered is not None:
         error = exploration.undelivered
         complain(f"results cannot be written to {job.out_name} any more ({error.strerror or error}); stopped")
         return FAILED
-    well = counts["stopped"] + counts["exhausted"] == len(branches) and not exploration.unmet
+    well = exploration.endings["stopped"] + exploration.endings["exhausted"] == branches and not exploration.unmet
     return WELL if well else FAILED

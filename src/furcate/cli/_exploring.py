@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 import anyio
 import anyio.abc
@@ -15,17 +16,26 @@ from attrs import frozen
 
 from furcate.cli._asking import Asking
 from furcate.cli._callables import Function
-from furcate.cli._forest import Begun, Ended, Forest, Heard, Key, State, fold, plant
 from furcate.cli._lines import Facts, LineWriter, branch_line
 from furcate.cli._plan import BranchPlan
 from furcate.cli._told import leaves, one_line, sentence, unmet
-from furcate.cli._tree import Screen
 from furcate.groups import Group
 from furcate.orchestrator._branches import Branch, open_branches
 from furcate.orchestrator._coordinator import Action, NextAction, Turn
 from furcate.orchestrator._engine import Engine
-from furcate.primitives._observations import CoordinatorFinished, Observation, RunFinished
+from furcate.primitives._observations import (
+    CoordinatorFinished,
+    CoordinatorStarted,
+    Observation,
+    RunFinished,
+    RunStarted,
+)
 from furcate.primitives._result import Result
+from furcate.primitives._usage import Usage
+from furcate.report import LiveView
+
+MOST_PROBLEMS = 20
+"""How many of the failures are told one by one at the end; the results tell of all."""
 
 
 @frozen
@@ -41,6 +51,14 @@ class Source:
     path: Path | None = None
 
 
+@frozen
+class Key:
+    """Name a branch by numbers: its input's, and its own in the plan."""
+
+    input: int
+    branch: int
+
+
 @frozen(kw_only=True)
 class Limits:
     """Bound what goes on at once.
@@ -54,13 +72,23 @@ class Limits:
     active: int | None = None
 
 
+class Remark(TypedDict, total=False):
+    """Say what observations do not tell, as for `LiveView.note`."""
+
+    name: str
+    text: str
+    waiting: bool
+
+
 class BranchRun:
     """Follow one branch of one input from outside.
 
     Attributes:
         plan: what it is to do.
-        key: its place in the forest.
+        key: its place.
         handle: the nursery's handle, once it is started.
+        scope_id: the id that observers know it by; empty before it has begun.
+        usage: the sum over its own runs; None before the first has ended.
         latest: the newest result of its conversation.
         checked: the newest one that was to meet a contract.
         turns: how many turns it completed.
@@ -71,6 +99,8 @@ class BranchRun:
         self.plan = plan
         self.key = key
         self.handle: Branch | None = None
+        self.scope_id = ""
+        self.usage: Usage | None = None
         self.latest = self._opening = opening
         self.checked = opening if opening.validation.status != "not_requested" else None
         self.turns = 0
@@ -83,6 +113,13 @@ class BranchRun:
         self.latest = result
         if result.validation.status != "not_requested":
             self.checked = result
+
+    def hear(self, heard: Observation) -> None:
+        """Note what observers are told of the branch."""
+        if isinstance(heard, CoordinatorStarted):
+            self.scope_id = heard.scope_id
+        elif isinstance(heard, RunFinished):
+            self.usage = heard.usage if self.usage is None else Usage.total((self.usage, heard.usage))
 
     async def next_action(self, turn: Turn) -> Action:
         """Pass the turn on to what drives the branch."""
@@ -114,8 +151,9 @@ class Exploration:
 
     Attributes:
         group: counts all runs.
-        forest: what goes on.
-        problems: one sentence for each opening or branch that failed.
+        endings: how many branches ended in which way.
+        problems: one sentence for each opening or branch that failed, of the first `MOST_PROBLEMS`.
+        more_problems: how many failed beside those.
         unmet: how many branches ended without an answer that meets its contract.
         undelivered: why results could not be written, where they could not.
     """
@@ -137,42 +175,40 @@ class Exploration:
         self._inputs = anyio.CapacityLimiter(limits.inputs)
         self._active = anyio.CapacityLimiter(limits.active) if limits.active is not None else None
         self._openings: dict[int, Result] = {}
+        self._opening_ids: dict[int, str] = {}
         self._told: set[Key] = set()
-        self._screen: Screen | None = None
+        self._view: LiveView | None = None
         self._writer: LineWriter | None = None
         self._writers: anyio.abc.TaskGroup | None = None
         self._scope = anyio.CancelScope()
         self.group = Group(asking.plan.path.stem)
-        self.forest: Forest = plant(
-            [source.name or "(no input)" for source in sources], [(b.name, b.turns) for b in self._branches]
-        )
+        self.endings: Counter[str] = Counter()
         self.problems: list[str] = []
+        self.more_problems = 0
         self.unmet = 0
         self.undelivered: OSError | None = None
 
-    async def run(self, screen: Screen, writer: LineWriter, scope: anyio.CancelScope) -> None:
+    async def run(self, view: LiveView, writer: LineWriter, scope: anyio.CancelScope) -> None:
         """Run everything to its end, each branch's line being written as soon as the branch has ended.
 
         Arguments:
-            screen: shows what goes on.
+            view: shows what goes on; it is an observer of the engine.
             writer: takes the lines.
             scope: ends the work when it is cancelled. Lines of what had ended are written then, the others are
                 written as cancelled. It is cancelled here where the writer fails.
         """
-        self._screen, self._writer, self._scope = screen, writer, scope
-        with screen.opened():
-            async with anyio.create_task_group() as display:
-                display.start_soon(screen.refresh)
-                # Outside the scope, so that what has ended is written even when all else is cancelled.
-                async with anyio.create_task_group() as self._writers:
-                    with scope:
-                        async with anyio.create_task_group() as tasks:
-                            for number, source in enumerate(self._sources):
-                                # Taken here, so that inputs begin in their order.
-                                await self._inputs.acquire_on_behalf_of(source)
-                                tasks.start_soon(self._explore, number, source)
-                await self._tell_rest()
-                display.cancel_scope.cancel()
+        self._view, self._writer, self._scope = view, writer, scope
+        async with view:
+            view.show_capacity(self._engine.statistics())
+            # Outside the scope, so that what has ended is written even when all else is cancelled.
+            async with anyio.create_task_group() as self._writers:
+                with scope:
+                    async with anyio.create_task_group() as tasks:
+                        for number, source in enumerate(self._sources):
+                            # Taken here, so that inputs begin in their order.
+                            await self._inputs.acquire_on_behalf_of(source)
+                            tasks.start_soon(self._explore, number, source)
+            await self._tell_rest()
 
     async def _explore(self, number: int, source: Source) -> None:
         try:
@@ -197,36 +233,35 @@ class Exploration:
                 )
 
     async def _open(self, number: int, source: Source) -> Result:
-        key = Key(number)
+        def call_by_its_input(heard: Observation) -> None:
+            if isinstance(heard, RunStarted):
+                self._opening_ids[number] = heard.run_id
+                self._remark(heard.run_id, name=source.name or "(no input)")
+
         request = attrs.evolve(
             self._asking.request(self._asking.plan.opening, source.path),
             capture=True,
             groups=[self.group],
-            observers=[partial(self._hear, key)],
+            observers=[call_by_its_input],
         )
         async with self._active or nullcontext():
-            self._hear(key, Begun())
             return await self._engine.run(request)
 
     async def _drive(self, run: BranchRun, turn: Turn) -> Action:
-        if turn.result is None:
-            if self._active is not None:
-                await self._active.acquire_on_behalf_of(run)
-                run.placed = True
-            self._hear(run.key, Begun())
+        if turn.result is None and self._active is not None:
+            self._remark(run.scope_id, waiting=True)
+            await self._active.acquire_on_behalf_of(run)
+            run.placed = True
+            self._remark(run.scope_id, waiting=False)
         return await run.next_action(turn)
 
-    def _hear(self, key: Key, heard: Heard) -> None:
-        now_s = anyio.current_time()
-        self.forest = fold(self.forest, key, heard, at_s=now_s)
-        # An opening's failure is told once its error is there, which says more.
-        failed = isinstance(heard, RunFinished) and heard.status == "failed"
-        if self._screen is not None and not failed:
-            self._screen.changed(self.forest, key, now_s)
+    def _remark(self, ident: str, **remark: Unpack[Remark]) -> None:
+        assert self._view is not None
+        self._view.note(ident, **remark)
 
     def _hear_branch(self, run: BranchRun, heard: Observation) -> None:
+        run.hear(heard)
         if not isinstance(heard, CoordinatorFinished):
-            self._hear(run.key, heard)
             return
         if run.placed and self._active is not None:
             self._active.release_on_behalf_of(run)
@@ -242,15 +277,14 @@ class Exploration:
             run.take(handle.undelivered)
         error: tuple[str, str] | None = None
         detail = ""
-        state: State = "cancelled"
         if handle.outcome is not None:
-            state = handle.outcome.value
             detail = run.unmet
             self.unmet += bool(detail)
         elif handle.status == "failed" and handle.error is not None:
-            state, error, detail = "failed", described(handle.error), sentence(handle.error)
-            self._note(run.key, detail)
-        self._hear(run.key, Ended(state, detail))
+            error, detail = described(handle.error), sentence(handle.error)
+            self._note(run.key.input, run.plan.name, detail)
+        if detail:
+            self._remark(run.scope_id, text=detail)
         await self._write(
             run.key,
             status=handle.status,
@@ -258,35 +292,32 @@ class Exploration:
             error=error,
             turns=run.turns,
             result=run.latest,
+            usage=run.usage,
         )
 
     async def _tell_unopened(self, number: int, error: Exception) -> None:
         """Write the lines of branches that no opening came before."""
         detail = sentence(error)
-        self._note(Key(number), detail)
-        self._hear(Key(number), Ended("failed", detail))
+        self._note(number, "opening", detail)
+        if number in self._opening_ids:
+            self._remark(self._opening_ids[number], text=detail)
         kind, message = described(error)
         for place in range(len(self._branches)):
-            self._hear(Key(number, place), Ended("failed", "no opening"))
             await self._write(Key(number, place), status="failed", error=(kind, f"the opening failed: {message}"))
 
     async def _tell_rest(self) -> None:
         """Write the lines of branches that never came to their turn."""
         for number in range(len(self._sources)):
-            if not self.forest.at(Key(number)).ended:
-                self._hear(Key(number), Ended("cancelled"))
             for place in range(len(self._branches)):
                 if Key(number, place) not in self._told:
-                    self._hear(Key(number, place), Ended("cancelled"))
                     await self._write(Key(number, place), status="cancelled", result=self._openings.get(number))
 
-    async def _write(self, key: Key, **facts: Unpack[Facts]) -> None:
+    async def _write(self, key: Key, *, usage: Usage | None = None, **facts: Unpack[Facts]) -> None:
         self._told.add(key)
+        self.endings[facts.get("outcome") or facts["status"]] += 1
         assert self._writer is not None
-        assert key.branch is not None
         if self.undelivered is not None:
             return
-        usage = self.forest.at(key).usage
         line = branch_line(self._sources[key.input].name, self._branches[key.branch].name, usage=usage, **facts)
         try:
             await self._writer.write(line)
@@ -295,9 +326,11 @@ class Exploration:
             self.undelivered = error
             self._scope.cancel()
 
-    def _note(self, key: Key, detail: str) -> None:
-        name = self._sources[key.input].name
-        what = "opening" if key.branch is None else self._branches[key.branch].name
+    def _note(self, number: int, what: str, detail: str) -> None:
+        if len(self.problems) == MOST_PROBLEMS:
+            self.more_problems += 1
+            return
+        name = self._sources[number].name
         self.problems.append(f"{name} / {what}: {detail}" if name is not None else f"{what}: {detail}")
 
 

@@ -17,8 +17,10 @@ from furcate.cli._check import check
 from furcate.cli._explore import explore
 from furcate.cli._local import local
 from furcate.cli._receipts import receipts
+from furcate.cli._report import report
 from furcate.cli._run import run
 from furcate.cli._told import FAILED, INTERRUPTED, USAGE, WELL, complain, exit_status, leaves, say, sentence
+from furcate.cli._trace import trace
 from furcate.primitives._errors import FurcateError
 
 _log = logging.getLogger("furcate")
@@ -49,7 +51,7 @@ def cli(debug: bool) -> None:
     """
 
 
-for _command in (run, explore, check, receipts, local):
+for _command in (run, explore, check, receipts, trace, report, local):
     cli.add_command(_command)
 
 

@@ -114,16 +114,6 @@ def config_option(function: _Function) -> _Function:
     )(function)
 
 
-def receipts_option(function: _Function) -> _Function:
-    """Add ``--receipts``."""
-    return click.option(
-        "--receipts",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Append the receipt of each attempt to FILE, one JSON line each.",
-    )(function)
-
-
 def loop_option(function: _Function) -> _Function:
     """Add ``--loop``."""
     return click.option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from furcate.primitives._observations import (
+    ActivityChanged,
     AttemptFinished,
     AttemptsPaused,
     AttemptStarted,
@@ -13,6 +14,7 @@ from furcate.primitives._observations import (
     RunStarted,
 )
 
+_OF_A_RUN = (RunStarted, AttemptStarted, ActivityChanged, AttemptFinished, AttemptsPaused, RunFinished)
 ObservationT = TypeVar("ObservationT", bound=Observation)
 
 
@@ -45,6 +47,6 @@ class Recorder:
         """
         found: dict[str, list[Observation]] = {}
         for event in self.events:
-            if isinstance(event, (RunStarted, AttemptStarted, AttemptFinished, AttemptsPaused, RunFinished)):
+            if isinstance(event, _OF_A_RUN):
                 found.setdefault(event.run_id, []).append(event)
         return {run_id: tuple(events) for run_id, events in found.items()}

@@ -45,7 +45,7 @@ from furcate.orchestrator._policy import (
 from furcate.orchestrator._scopes import current_scope
 from furcate.orchestrator._spending import Expense, count, estimated_tokens
 from furcate.orchestrator._tape import Tape
-from furcate.orchestrator._telling import Ending, Listeners, content_sent, run_finished, run_started
+from furcate.orchestrator._telling import Ending, Listeners, activity_changed, content_sent, run_finished, run_started
 from furcate.primitives._calls import CallLog
 from furcate.primitives._content import Origin
 from furcate.primitives._errors import BudgetExceededError, ProviderError, RequestError
@@ -58,7 +58,7 @@ from furcate.primitives._observations import (
 )
 from furcate.primitives._receipt import Failed
 from furcate.primitives._result import Attempt, Fault, Result
-from furcate.primitives._stream import AttemptRestarted, Stopped, StreamEvent
+from furcate.primitives._stream import AttemptRestarted, HostedTransition, Stopped, StreamEvent
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ModelCall, WireRequest
 from furcate.transport import HttpTransport, TransportService, native_sha256, partition_reasoning
 from furcate.validation import repair_note
@@ -218,8 +218,7 @@ class Run:
                         events = attempt.events(self._means.transport, self._means.address, key, tape=tape)
                         async with aclosing(events):
                             async for event in events:
-                                if attempt.content_shown:
-                                    self.began()
+                                self._notice(event, attempt)
                                 yield event
                     except AttemptFailed as error:
                         failed = error
@@ -235,6 +234,12 @@ class Run:
             if isinstance(decision, Done):
                 return
             pause = None if following is not None else self._pause(decision, attempt, failed)
+
+    def _notice(self, event: StreamEvent, attempt: AttemptRun) -> None:
+        if attempt.content_shown:
+            self.began()
+        if type(event) is HostedTransition:
+            self._means.listeners.tell(activity_changed(self.id, len(self._attempts) + 1, event))
 
     def _place(self, step: _Step, *, front: bool) -> AbstractAsyncContextManager[Lease]:
         gate = self._means.health.gate

@@ -16,6 +16,7 @@ from furcate.primitives._exchange import Exchange
 from furcate.primitives._history import History
 from furcate.primitives._observations import (
     NO_CARRIER,
+    ActivityChanged,
     ContentObservation,
     ContentSent,
     Listener,
@@ -27,6 +28,7 @@ from furcate.primitives._observations import (
     ValidationStatus,
 )
 from furcate.primitives._result import Attempt
+from furcate.primitives._stream import HostedTransition
 from furcate.primitives._wire import FailureKind, StopReason
 
 _log = logging.getLogger("furcate")
@@ -167,6 +169,19 @@ def run_finished(
         stop_reason=ending.stop,
         failure_kind=ending.kind,
         failure_reason=ending.reason,
+    )
+
+
+def activity_changed(run_id: str, number: int, event: HostedTransition) -> ActivityChanged:
+    """Make the observation of a transition of provider-run work: what it is about is left out."""
+    activity = event.activity
+    return ActivityChanged(
+        run_id=run_id,
+        number=number,
+        activity_id=activity.id,
+        name=activity.name,
+        state=activity.state,
+        scope=activity.scope,
     )
 
 

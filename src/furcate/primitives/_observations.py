@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from attrs import field, frozen
 
+from furcate.primitives._content import ActivityState
 from furcate.primitives._json import FrozenMap
 from furcate.primitives._message import Message
 from furcate.primitives._receipt import TransportReceipt
@@ -73,6 +74,26 @@ class AttemptStarted:
     purpose: Purpose
     request_id: str
     waited_s: float
+
+
+@frozen(kw_only=True)
+class ActivityChanged:
+    """Tell that work which the provider runs on its own side has begun or ended; what it is about is content.
+
+    Attributes:
+        number: the attempt that brought it.
+        activity_id: the provider's id for it, unique within `scope`.
+        name: the capability, such as ``web_search``.
+        state: ``started``, ``completed`` or ``failed``.
+        scope: the response that the id belongs to.
+    """
+
+    run_id: str
+    number: int
+    activity_id: str
+    name: str
+    state: ActivityState
+    scope: str = ""
 
 
 @frozen(kw_only=True)
@@ -245,6 +266,7 @@ class BackendLimited:
 Observation: TypeAlias = (
     RunStarted
     | AttemptStarted
+    | ActivityChanged
     | AttemptFinished
     | AttemptsPaused
     | RunFinished

@@ -1,0 +1,156 @@
+"""What a command keeps of its runs beside their results: receipts, and recordings of what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import click
+from attrs import frozen
+
+from furcate.cli._files import check_target
+from furcate.cli._receipt_log import ReceiptLog
+from furcate.observers import JsonLinesObserver
+from furcate.primitives._errors import RequestError
+from furcate.primitives._observations import ContentObservation, Listener, Observation
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@frozen(kw_only=True)
+class Keeping:
+    """Hold what the command line says about files to append to.
+
+    Attributes:
+        receipts: for receipts; None keeps none.
+        record: for a recording; None keeps none.
+        record_content: whether it is to hold what was said.
+    """
+
+    receipts: Path | None = None
+    record: Path | None = None
+    record_content: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no file is named."""
+        return self.receipts is None and self.record is None
+
+    def check(self, read: Mapping[Path, str]) -> None:
+        """Check that the files may be written to.
+
+        Arguments:
+            read: files that are read or written by the command, each with what it is to people.
+
+        Raises:
+            RequestError: one of them may not, or content is to go into a recording that nobody asked for.
+        """
+        if self.record is None and self.record_content:
+            raise RequestError("--record-content goes with --record FILE: there is no recording without one")
+        if self.receipts is not None:
+            check_target("--receipts", self.receipts, read)
+        if self.record is not None:
+            also = {} if self.receipts is None else {self.receipts: "the file of --receipts too"}
+            check_target("--record", self.record, {**read, **also})
+
+
+class Kept:
+    """Keep what is asked for while the block lasts.
+
+    Attributes:
+        observers: what an engine has to be given.
+
+    Raises:
+        RequestError: the block is entered and a file cannot be opened.
+    """
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._receipts = ReceiptLog(keeping.receipts)
+        self._record = _Record(keeping.record, content=keeping.record_content)
+        self._open = ExitStack()
+        self.observers: tuple[Listener, ...] = (self._receipts, self._record)
+
+    def __enter__(self) -> Kept:
+        with ExitStack() as opening:
+            opening.enter_context(self._receipts)
+            opening.enter_context(self._record)
+            self._open = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A sentence for each file that could not be written to the end."""
+        return tuple(problem for problem in (self._receipts.problem, self._record.problem) if problem is not None)
+
+
+class _Record:
+    """Pass what is told on to a recording that is opened when the block is entered."""
+
+    def __init__(self, path: Path | None, *, content: bool) -> None:
+        self._path = path
+        self._content = content
+        self._file: JsonLinesObserver | None = None
+        self.on_content: Callable[[ContentObservation], None] | None = self._on_content if content else None
+
+    def __enter__(self) -> _Record:
+        if self._path is not None:
+            try:
+                self._file = JsonLinesObserver(self._path, content=self._content)
+            except OSError as error:
+                reason = error.strerror or error
+                raise RequestError(f"--record {self._path} cannot be written: {reason}; name another file") from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def on_event(self, event: Observation, /) -> None:
+        """Record one observation."""
+        if self._file is not None:
+            self._file.on_event(event)
+
+    def _on_content(self, event: ContentObservation) -> None:
+        if self._file is not None and self._file.on_content is not None:
+            self._file.on_content(event)
+
+    @property
+    def problem(self) -> str | None:
+        if self._file is None or self._file.problem is None:
+            return None
+        problem, lost = self._file.problem, self._file.lost
+        reason = getattr(problem, "strerror", None) or problem
+        return f"--record {self._path}: {lost:,} {'line' if lost == 1 else 'lines'} could not be written ({reason})"
+
+
+def keeping_options(function: _Function) -> _Function:
+    """Add ``--receipts``, ``--record`` and ``--record-content``."""
+    file = click.Path(path_type=Path)
+    options = (
+        click.option(
+            "--receipts",
+            type=file,
+            metavar="FILE",
+            help="Append the receipt of each attempt to FILE, one JSON line each.",
+        ),
+        click.option(
+            "--record",
+            type=file,
+            metavar="FILE",
+            help="Append what happens to FILE, for `furcate trace summarize` and `furcate report`.",
+        ),
+        click.option("--record-content", is_flag=True, help="Record what is said as well."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function

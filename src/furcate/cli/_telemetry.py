@@ -1,0 +1,53 @@
+"""Telemetry of a command, where its configuration asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+
+from furcate.observers._otel import OTelObserver
+from furcate.observers._otel_setup import captures, observe_by
+from furcate.primitives._observations import ContentObservation, Observation
+from furcate.primitives._telemetry import OTelSettings
+
+
+class Telemetry:
+    """Pass what is told on to an observer that is set up when the block is entered, and flushed when it is left.
+
+    An engine is made, and its configuration checked, before anything is opened.
+
+    Raises:
+        ConfigError: the block is entered and the extra ``otel`` is not installed.
+    """
+
+    def __init__(self, settings: OTelSettings | None) -> None:
+        self._settings = settings
+        self._observer: OTelObserver | None = None
+        self._open = ExitStack()
+        asked = settings is not None and captures(settings)
+        self.on_content: Callable[[ContentObservation], None] | None = self._on_content if asked else None
+
+    def __enter__(self) -> Telemetry:
+        if self._settings is not None:
+            self._observer = self._open.enter_context(observe_by(self._settings))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._observer = None
+        self._open.close()
+
+    def on_event(self, event: Observation, /) -> None:
+        """Take one observation."""
+        if self._observer is not None:
+            self._observer.on_event(event)
+
+    def carrier(self, run_id: str) -> dict[str, str]:
+        """Give what travels along with the exchange of a run."""
+        return self._observer.carrier(run_id) if self._observer is not None else {}
+
+    def _on_content(self, event: ContentObservation) -> None:
+        if self._observer is not None and self._observer.on_content is not None:
+            self._observer.on_content(event)
