@@ -1,8 +1,9 @@
 """Run, capture, fork and direct conversations with language models under structured concurrency."""
 
+from furcate._observing import observe_config
 from furcate.admission import Budget
 from furcate.groups import Group, GroupSummary
-from furcate.observers import ConsoleObserver, Recorder
+from furcate.observers import ConsoleObserver, Recorder, observe_otel
 from furcate.orchestrator._branches import Branch, Branches, open_branches
 from furcate.orchestrator._coordinator import Action, Continue, Coordinator, NextAction, Outcome, Stop, Turn
 from furcate.orchestrator._engine import Engine
@@ -42,6 +43,7 @@ from furcate.primitives._errors import (
     RenderError,
     RequestError,
     SchemaError,
+    StorageError,
     ToolTurnError,
     UnansweredToolCallError,
     UnknownNameError,
@@ -51,6 +53,7 @@ from furcate.primitives._exchange import Exchange
 from furcate.primitives._history import History
 from furcate.primitives._message import CacheHint, Message
 from furcate.primitives._observations import (
+    ActivityChanged,
     AttemptFinished,
     AttemptsPaused,
     AttemptStarted,
@@ -103,10 +106,12 @@ from furcate.primitives._stream import (
 )
 from furcate.primitives._usage import FieldTotal, Usage
 from furcate.primitives._wire import ChatSwitches, Failure
+from furcate.storage import base_of, from_bytes, to_bytes
 
 __all__ = (
     "Action",
     "ActionError",
+    "ActivityChanged",
     "Attempt",
     "AttemptFinished",
     "AttemptRestarted",
@@ -194,6 +199,7 @@ __all__ = (
     "Source",
     "Stop",
     "Stopped",
+    "StorageError",
     "Stream",
     "StreamEvent",
     "StreamFailed",
@@ -214,5 +220,10 @@ __all__ = (
     "Usage",
     "UsageReported",
     "Validation",
+    "base_of",
+    "from_bytes",
+    "observe_config",
+    "observe_otel",
     "open_branches",
+    "to_bytes",
 )

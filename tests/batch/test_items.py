@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
-import subprocess
 import sys
+import tempfile
 import tracemalloc
 from hashlib import sha256
 from pathlib import Path
@@ -19,10 +20,14 @@ from furcate.batch import _formats as formats
 from furcate.primitives._errors import ItemsError, MisuseError
 
 
+def _write(path: Path, content: str | bytes) -> None:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
 async def _read(
     path: Path, content: str | bytes, form: Format | None = None, *, id_field: str | None = None
 ) -> list[Item | BadItem]:
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    _write(path, content)
     async with open_source(path, form, id_field=id_field) as source:
         return [item async for item in source]
 
@@ -259,13 +264,14 @@ async def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes, said: 
 
 async def test_a_place_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """A missing file, a folder and an unknown suffix are told before anything is read."""
-    for place, form, said in (
+    unreadable: list[tuple[Path | str, Format | None, str]] = [
         (tmp_path / "none.jsonl", None, "cannot be read: no such file"),
         (tmp_path, "jsonl", "is a folder"),
         (tmp_path / "a.txt", None, "its suffix does not tell how its items are given"),
         ("a\0.jsonl", None, "no file has a name like this"),
-    ):
-        (tmp_path / "a.txt").write_text("{}")
+    ]
+    _write(tmp_path / "a.txt", "{}")
+    for place, form, said in unreadable:
         with pytest.raises(ItemsError, match=said):
             async with open_source(place, form):
                 pass  # pragma: no cover
@@ -301,14 +307,15 @@ async def test_a_file_that_changes_while_it_is_read_is_told(tmp_path: Path) -> N
             [item async for item in source]
 
 
-async def test_a_stream_without_a_format_is_looked_at(tmp_path: Path) -> None:
+async def test_a_stream_without_a_format_is_looked_at() -> None:
     """An array is told by its bracket; the rest are JSON lines, unless it is said otherwise."""
-    for content, form, ids in (
+    streams: list[tuple[bytes, Format | None, list[str]]] = [
         (b'\n [{"id":1},{"id":2}]', None, ["1", "2"]),
         (b'{"id":1}\n{"id":2}', None, ["1", "2"]),
         (b"id\n1\n2\n", "csv", ["1", "2"]),
         (b"", None, []),
-    ):
+    ]
+    for content, form, ids in streams:
         async with open_source(io.BytesIO(content), form) as source:
             assert [item.id async for item in source] == ids
             assert source.where == "the stream of items"
@@ -332,21 +339,57 @@ async def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
                 assert [item.id async for item in source] == ["1"]
 
 
-def test_standard_input_is_read() -> None:
-    """A dash stands for it, and errors call it by its name."""
-    program = """
+STANDARD_INPUT = """
+import sys
 import anyio
 from furcate.batch import open_source
 async def main():
     async with open_source("-") as source:
         for _ in range(2):
             print([item.id async for item in source], source.where)
-anyio.run(main)
+async def leave():
+    with anyio.move_on_after(0.1):
+        await main()
+    print("left")
+anyio.run(main if sys.argv[1] == "read" else leave, backend=sys.argv[2])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=b'{"id":1}\n{"id":2}', capture_output=True, check=True, timeout=60
-    )
-    assert done.stdout.decode().splitlines() == ["['1', '2'] standard input"] * 2
+
+
+async def test_standard_input_is_read(tmp_path: Path, anyio_backend_name: str) -> None:
+    """A dash stands for it, be it a pipe or a file, and errors call it by its name."""
+    content = b'{"id":1}\n{"id":2}'
+    _write(tmp_path / "a", content)
+    command = [sys.executable, "-c", STANDARD_INPUT, "read", anyio_backend_name]
+    with (tmp_path / "a").open("rb") as file:
+        for given in ({"input": content}, {"stdin": file}):
+            done = await anyio.run_process(command, **given)
+            assert done.stdout.decode().splitlines() == ["['1', '2'] standard input"] * 2
+
+
+async def test_a_full_disk_for_temporary_files_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be read only once needs room, and the error does not say that the items are at fault."""
+
+    class Full(io.BytesIO):
+        def write(self, _data: object, /) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", Full)
+    with pytest.raises(ItemsError, match="the stream of items: there is no room to copy it"):
+        async with open_source(io.BytesIO(b"{}")):
+            pass  # pragma: no cover
+
+
+async def test_nobody_waits_for_standard_input_after_cancellation(anyio_backend_name: str) -> None:
+    """A terminal where nobody types does not keep a process from ending."""
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", STANDARD_INPUT, "leave", anyio_backend_name]
+    try:
+        with anyio.fail_after(60):
+            done = await anyio.run_process(command, stdin=reading)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert done.stdout == b"left\n"
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json"])

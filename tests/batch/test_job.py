@@ -469,3 +469,60 @@ async def test_targets_are_checked_before_anything_is_opened(tmp_path: Path, tar
             async with open_job(target, items, engine=engine, journal=tmp_path / "job.db"):
                 pass
     assert not (tmp_path / "job.db").exists()
+
+
+async def _given(values):
+    for value in values:
+        yield value
+
+
+@pytest.mark.parametrize("form", [list, iter, _given])
+async def test_values_are_items_too(tmp_path: Path, form) -> None:
+    """A list, an iterator and an async iterator of values are worked on like the lines of a file, and resumed."""
+    values = [{"id": f"i{number}", "word": f"w{number}"} for number in range(5)]
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        for limit in (2, None):
+            options = JobOptions(limit=limit, concurrency=1)
+            async with open_job(
+                "say", form(values), engine=engine, journal=tmp_path / "job.db", options=options
+            ) as job:
+                await job.run()
+        assert len(stub.requests) == 5
+    kept = await journaled(tmp_path / "job.db")
+    assert {name: value["text"] for name, (_, value) in kept.items()} == {f"i{n}": f"w{n}" for n in range(5)}
+
+
+async def test_values_that_json_has_no_form_for_are_refused(tmp_path: Path) -> None:
+    """What a program gives by mistake is its own fault, and told with its number before anything is sent."""
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        with pytest.raises(TypeError, match="item 2 is no JSON value"):
+            async with open_job("say", [{"id": 1}, {"id": object()}], engine=engine, journal=tmp_path / "job.db"):
+                pass
+        with pytest.raises(furcate.MisuseError, match="a format is for files"):
+            async with open_job(
+                "say", [1], engine=engine, journal=tmp_path / "job.db", options=JobOptions(format="csv")
+            ):
+                pass
+        assert not stub.requests
+
+
+async def test_a_prompt_need_not_be_configured(tmp_path: Path) -> None:
+    """A prompt given as a value is a target, its changes are noticed, and whoever asks hears of its items' runs."""
+    items = numbered(tmp_path / "items.jsonl", 2)
+    heard = Counter()
+    prompt = furcate.Prompt("shout", [furcate.MessageTemplate("user", "Say {{ word }}.")], profile="p")
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job(
+            prompt,
+            items,
+            engine=engine,
+            journal=tmp_path / "job.db",
+            on_event=lambda name, event: heard.update([(name, type(event).__name__)]),
+        ) as job:
+            told = {outcome.id: outcome.result["text"] async for outcome in job}
+        other = furcate.Prompt("shout", [furcate.MessageTemplate("user", "Say {{ word }}!")], profile="p")
+        with pytest.raises(JournalError, match="another setup"):
+            async with open_job(other, items, engine=engine, journal=tmp_path / "job.db"):
+                pass
+    assert told == {"i0": "w0", "i1": "w1"}
+    assert (heard["i0", "RunStarted"], heard["i1", "RunFinished"]) == (1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from furcate.batch import (
     About,
     Enrollment,
     ItemFailure,
+    ItemState,
     Journal,
     JournalRow,
     KeptCall,
@@ -28,7 +30,7 @@ from furcate.primitives._errors import JournalError, MisuseError
 from furcate.primitives._usage import Usage
 from furcate.testing import Cut, sweep
 
-EVERY = ("pending", "finished", "failed")
+EVERY: tuple[ItemState, ...] = ("pending", "finished", "failed")
 
 
 def _lines(count: int) -> bytes:
@@ -150,7 +152,9 @@ async def test_failed_items_are_retried(tmp_path: Path) -> None:
 
 async def test_calls_are_kept_until_their_item_finishes(tmp_path: Path) -> None:
     """They come back in the order in which they were answered; equal requests of two items stay apart."""
-    calls = [KeptCall(run_id=run, number=number, key=bytes(32), data=b"%d" % number) for run in "ab" for number in (1, 2)]
+    calls = [
+        KeptCall(run_id=run, number=number, key=bytes(32), data=b"%d" % number) for run in "ab" for number in (1, 2)
+    ]
     again = KeptCall(run_id="a", number=2, key=bytes(32), data=b"again")
     async with _job(tmp_path) as journal:
         for call in (*calls, again):
@@ -163,8 +167,9 @@ async def test_calls_are_kept_until_their_item_finishes(tmp_path: Path) -> None:
         await journal.finish("1", b"1", keep_calls=True)
         assert await journal.calls("0") == ()
         assert len(await journal.calls("1")) == 1
+        await journal.keep_call("2", calls[0])
         await journal.keep_call("2", again)
-        await journal.fail("2", ItemFailure("x", "y"))
+        await journal.fail("2", ItemFailure("x", "y"), forget_calls=[("a", 1), ("other", 2)])
         assert await journal.calls("2") == (again,)
         await journal.drop_calls("2")
         assert await journal.calls("2") == ()
@@ -176,8 +181,10 @@ async def test_observations_are_kept_in_order(tmp_path: Path) -> None:
         for data in (b"1", b"2"):
             await journal.observe("0", data)
         await journal.observe("1", b"3")
-        await journal.finish("0", b"1")
-        assert await journal.observations("0") == (b"1", b"2")
+        await journal.finish("0", b"1", observations=[b"4", b"5"])
+        await journal.fail("1", ItemFailure("x", "y"), observations=[b"6"])
+        assert await journal.observations("0") == (b"1", b"2", b"4", b"5")
+        assert await journal.observations("1") == (b"3", b"6")
         with pytest.raises(JournalError, match="no item 'x'"):
             await journal.observe("x", b"1")
 
@@ -190,7 +197,7 @@ async def test_a_journal_is_used_inside_its_block(tmp_path: Path) -> None:
         await journal.finish("0", b"1")
     with pytest.raises(MisuseError, match="outside the block"):
         await journal.status()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.journal", "job.journal.lock"]
+    assert sorted(os.listdir(tmp_path)) == ["job.journal", "job.journal.lock"]
 
 
 @pytest.mark.parametrize("native", [False, True])

@@ -28,9 +28,7 @@ from furcate.primitives._errors import ItemsError, JournalError
 ABOUT = About(target="m:f", digests={"code": "1"})
 
 
-async def _enroll(
-    journal: Journal, text: str, *, about: About = ABOUT, on_changed: OnChanged = "refuse"
-) -> Enrollment:
+async def _enroll(journal: Journal, text: str, *, about: About = ABOUT, on_changed: OnChanged = "refuse") -> Enrollment:
     async with open_source(io.BytesIO(text.encode()), "jsonl") as source:
         return await journal.enroll(source, about=about, on_changed=on_changed)
 
@@ -124,7 +122,12 @@ async def test_a_changed_finished_item_is_refused_unless_it_is_said_what_to_do(t
         redone = await _enroll(journal, changed, on_changed="redo")
         assert (redone.changed, redone.redone, redone.finished, redone.pending) == (1, 1, 1, 3)
         assert (await _enroll(journal, changed)).changed == 0
-        assert [(row.id, row.value) for row in await _rows(journal)] == [("b", None), ("a", None), ("c", None), ("d", 4)]
+        assert [(row.id, row.value) for row in await _rows(journal)] == [
+            ("b", None),
+            ("a", None),
+            ("c", None),
+            ("d", 4),
+        ]
 
 
 async def test_items_that_were_finished_under_another_setup_are_refused(tmp_path: Path) -> None:

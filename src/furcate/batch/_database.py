@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -173,7 +174,12 @@ def _check_place(path: str) -> None:
     if os.path.isdir(path):
         raise JournalError("this is a folder; give the path of a file", "folder", path=path)
     folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
+    with telling(path):
+        try:
+            there = stat.S_ISDIR(os.stat(folder).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            there = False
+    if not there:
         raise JournalError(f"there is no folder {folder}; make it, or give another path", "missing", path=path)
 
 

@@ -143,12 +143,13 @@ def _check_ids(connection: sqlite3.Connection, where: str) -> None:
         return
     [[many]] = connection.execute(_COUNT_TWICE)
     lines = tuple(line for *_, first, last, _ in found for line in (first, last))
-    said = [_twice(*row) for row in found]
+    said = [_twice(row) for row in found]
     more = f"; the same holds for {many - len(found):,} more" if many > len(found) else ""
     raise ItemsError(f"{'; '.join(said)}{more}; give each item an id of its own", where=where, lines=lines)
 
 
-def _twice(unnamed: bool, name: str, first: int, last: int, count: int) -> str:
+def _twice(row: tuple[bool, str, int, int, int]) -> str:
+    unnamed, name, first, last, count = row
     many = "two items" if count == 2 else f"{count:,} items"
     lines = f"lines {first} and {last}" if count == 2 else f"from line {first} to line {last}"
     return f"{many} without an id say the same ({lines})" if unnamed else f"{many} have the id {name!r} ({lines})"

@@ -213,7 +213,7 @@ def csv_rows(file: BinaryIO, where: str) -> Iterator[Piece]:
             if header is None:
                 header = _header(row, where, line)
                 continue
-            piece = _row(header, row, line, source.taken)
+            piece = _row(header, row, line=line, size=source.taken)
         if header is None:
             raise ItemsError(f"the header row cannot be read: {piece.problem}", where=where, lines=(line,))
         yield piece
@@ -239,7 +239,7 @@ def _header(row: list[str], where: str, line: int) -> tuple[str, ...]:
     return names
 
 
-def _row(header: tuple[str, ...], row: list[str], line: int, size: int) -> Piece:
+def _row(header: tuple[str, ...], row: list[str], *, line: int, size: int) -> Piece:
     if len(row) != len(header):
         cells = "1 cell" if len(row) == 1 else f"{len(row)} cells"
         return Piece(line, size, problem=f"has {cells}, the header row {len(header)}; quote cells that hold a comma")

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
 
 # Two passes over spooled items share one file, and each of its reads is a move and a read.
 from threading import Lock  # noqa: TID251
-from typing import BinaryIO, Protocol, TypeAlias, get_args
+from typing import BinaryIO, Protocol, TypeAlias, get_args, runtime_checkable
 
-from anyio import to_thread
+from anyio import to_thread, wait_readable
 from attrs import field, frozen
 
 from furcate.batch._formats import READERS, SUFFIXES, Format, Piece, check_head
+from furcate.batch._values import copy_values
 from furcate.primitives._errors import ItemsError, MisuseError
-from furcate.primitives._json import Plain, canonical
+from furcate.primitives._json import Json, Plain, canonical
 
 ID_FIELD = "id"
 MAX_ID = 1000
@@ -67,6 +69,7 @@ class BadItem:
     problem: str
 
 
+@runtime_checkable
 class Readable(Protocol):
     """A stream of bytes, such as ``sys.stdin.buffer``."""
 
@@ -75,6 +78,8 @@ class Readable(Protocol):
 
 
 Place: TypeAlias = str | os.PathLike[str] | Readable
+Items: TypeAlias = Place | Iterable[Json] | AsyncIterable[Json]
+"""Where items come from: a file, ``-`` for standard input, a stream of bytes, or the values themselves."""
 
 
 class Source:
@@ -185,16 +190,18 @@ def _id_text(value: Plain, name: str) -> tuple[str | None, str | None]:
 
 @asynccontextmanager
 async def open_source(
-    place: Place, format: Format | None = None, *, id_field: str | None = None
+    place: Items, format: Format | None = None, *, id_field: str | None = None
 ) -> AsyncIterator[Source]:
     """Open the items of a job; one of them is in memory at a time, and some that were read ahead.
 
-    What can be read only once (standard input, a pipe, a stream) is first copied to a temporary file, since items are
-    read twice: duplicate ids are told before the first item is worked on. An id is the member ``id`` where there is one
-    (or the member that `id_field` names, which then every item must have), else the digest of what the item says.
+    What can be read only once (standard input, a pipe, a stream, values) is first copied to a temporary file, since
+    items are read twice: duplicate ids are told before the first item is worked on. An id is the member ``id`` where
+    there is one (or the member that `id_field` names, which then every item must have), else the digest of what the
+    item says.
 
     Arguments:
-        place: a file; ``-`` for standard input; or a stream of bytes.
+        place: a file; ``-`` for standard input; a stream of bytes; or an iterable or async iterable of JSON values, the
+            number of each of which stands for its line.
         format: ``jsonl``, ``csv`` or ``json``; None goes by the file's suffix. Of what has no suffix, an array is told
             by its bracket, and the rest is taken for JSON lines.
         id_field: the member, in CSV the column, that holds the ids.
@@ -202,17 +209,26 @@ async def open_source(
     Raises:
         ItemsError: the file is not there, or cannot be read, or its format cannot be told. While items are read: what
             would make a whole file unreadable, such as text in UTF-16.
-        MisuseError: `format` is none of the three.
+        MisuseError: `format` is none of the three, or is given for values.
+        TypeError: a value is none of JSON's.
 
-    Cancelled, it leaves nothing behind; a read from a terminal or a pipe that has begun is abandoned.
+    Cancelled, it leaves nothing behind, except for a read from a stream that has begun, which is abandoned.
     """
     if format is not None and format not in get_args(Format):
         raise MisuseError(f"there is no format {format!r} of items; give one of {', '.join(get_args(Format))}")
     with tempfile.TemporaryFile() if _once(place) else io.BytesIO() as spool:
-        if isinstance(place, (str, os.PathLike)) and not _once(place):
+        if not isinstance(place, (str, os.PathLike, Readable)):
+            if format is not None:
+                raise MisuseError("a format is for files and streams; values are given as they are")
+            where = "the items"
+            known: Format | None = "jsonl"
+            with _reading(where):
+                await copy_values(place, spool)
+            opener = _opener_of_spool(spool)
+        elif isinstance(place, (str, os.PathLike)) and not _once(place):
             where = os.fspath(place)
             opener = await to_thread.run_sync(_opener_of_file, Path(where), where)
-            known: Format | None = format or _format_of(where)
+            known = format or _format_of(where)
         else:
             where = _name_of(place)
             with _reading(where):
@@ -227,7 +243,7 @@ async def open_source(
             source.close()
 
 
-def _once(place: Place) -> bool:
+def _once(place: Items) -> bool:
     """Tell whether a place can be read only once."""
     if not isinstance(place, (str, os.PathLike)) or os.fspath(place) == "-":
         return True
@@ -264,6 +280,9 @@ def _reading(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            problem = "there is no room to copy it to a temporary file; make room, or give a file"
+            raise ItemsError(problem, where=where) from error
         said = (error.strerror or str(error)).lower()
         raise ItemsError(f"cannot be read: {said}", where=where) from error
 
@@ -298,23 +317,51 @@ def _head(opener: Callable[[], BinaryIO], where: str) -> bytes:
 
 async def _copy(place: Place, spool: BinaryIO) -> None:
     """Copy what can be read only once."""
-    if isinstance(place, (str, os.PathLike)):
-        if os.fspath(place) == "-":
-            await _copy(sys.stdin.buffer, spool)
-            return
-        # Opening a named pipe waits for its writer.
-        file = await to_thread.run_sync(lambda: open(place, "rb"), abandon_on_cancel=True)  # noqa: SIM115
-        with file:
-            await _copy(file, spool)
-        return
+    if not isinstance(place, (str, os.PathLike)):
+        await _copy_stream(place, spool)
+    elif os.fspath(place) != "-":
+        # A named pipe is opened without waiting for its writer, for whom the event loop waits instead.
+        file = os.open(place, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        try:
+            await _copy_file(file, spool)
+        finally:
+            os.close(file)
+    elif sys.stdin is None:
+        raise ItemsError("cannot be read: it is closed", where=_name_of(place))
+    else:
+        try:
+            number = sys.stdin.fileno()
+        except OSError:
+            # What stands for standard input in a test is no file.
+            await _copy_stream(sys.stdin.buffer, spool)
+        else:
+            await _copy_file(number, spool)
+    await to_thread.run_sync(spool.flush)
+
+
+async def _copy_file(file: int, spool: BinaryIO) -> None:
+    """Copy what a file descriptor gives; a thread that waited for a terminal would outlive its cancellation."""
     while True:
-        block = await to_thread.run_sync(place.read, _COPY_BYTES, abandon_on_cancel=True)
+        with suppress(OSError, NotImplementedError):
+            # A file on a disk can always be read, and says so by an error.
+            await wait_readable(file)
+        try:
+            block = await to_thread.run_sync(os.read, file, _COPY_BYTES)
+        except BlockingIOError:
+            continue
+        if not block:
+            return
+        await to_thread.run_sync(spool.write, block)
+
+
+async def _copy_stream(stream: Readable, spool: BinaryIO) -> None:
+    while True:
+        block = await to_thread.run_sync(stream.read, _COPY_BYTES, abandon_on_cancel=True)
         if not isinstance(block, bytes):
             raise MisuseError("the stream of items gives text; open it for bytes, as sys.stdin.buffer is")
         if not block:
-            break
+            return
         await to_thread.run_sync(spool.write, block)
-    await to_thread.run_sync(spool.flush)
 
 
 def _opener_of_spool(spool: BinaryIO) -> Callable[[], BinaryIO]:

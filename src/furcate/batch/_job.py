@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Literal, TypeAlias, get_args
@@ -19,7 +19,7 @@ from furcate.admission import Share
 from furcate.batch._call_log import ItemCalls
 from furcate.batch._enroll import OnChanged
 from furcate.batch._formats import Format
-from furcate.batch._items import BadItem, Item, Place, Source, open_source
+from furcate.batch._items import BadItem, Item, Items, Source, open_source
 from furcate.batch._journal import Journal, open_journal
 from furcate.batch._kept import Keeper
 from furcate.batch._rows import About, Enrollment, ItemFailure, encode
@@ -30,12 +30,17 @@ from furcate.orchestrator._engine import Engine
 from furcate.primitives._checks import check_instance, whole
 from furcate.primitives._errors import FurcateError
 from furcate.primitives._json import Plain
+from furcate.primitives._observations import Listener, Observation
+from furcate.primitives._resources import Prompt
 from furcate.primitives._usage import Usage
 
 _log = logging.getLogger("furcate")
 
 _AHEAD = 64
 """How many items are looked up at a time."""
+
+OnEvent: TypeAlias = Callable[[str, Observation], None]
+"""Is told an item's id, and what was observed of one of its runs."""
 
 Ended: TypeAlias = Literal["all", "limit", "drained", "failures", "cancelled"]
 
@@ -126,7 +131,7 @@ class Job:
 
     ::
 
-        async with furcate.batch.open_job(target, "items.jsonl", engine=engine, journal="job.db") as job:
+        async with open_job(target, "items.jsonl", engine=engine, journal="job.db") as job:
             async for outcome in job:
                 print(outcome.id, outcome.state)
 
@@ -143,12 +148,14 @@ class Job:
         target: Target,
         options: JobOptions,
         progress: JobProgress,
+        on_event: OnEvent | None = None,
     ) -> None:
         self._engine = engine
         self._journal = journal
         self._target = target
         self._options = options
         self._progress = progress
+        self._on_event = on_event
         self._feed = _Feed(source, journal)
         self._begun = 0
         self._working = options.concurrency
@@ -240,14 +247,17 @@ class Job:
         self._progress = evolve(self._progress, running=self._progress.running + 1)
         keeper = Keeper(self._options.observations)
         group = Group(item.id)
+        observers: list[Listener] = [group, keeper]
+        if self._on_event is not None:
+            observers.append(partial(self._on_event, item.id))
         try:
-            engine = self._engine._for_work(Share(), calls, (group, keeper))
+            engine = self._engine._for_work(Share(), calls, observers)
             job = ItemJob(engine=engine, group=group, item_id=item.id, line=item.line)
             try:
                 value = await self._target(item.value, job)
                 result = encode(value)
             except Exception as error:
-                return await self._fail(item, error, calls, keeper)
+                return await self._fail(item, error, calls=calls, keeper=keeper)
             await journal.finish(item.id, result, usage=keeper.usage, observations=keeper.lines)
             self._progress = evolve(self._progress, finished=self._progress.finished + 1)
             return ItemOutcome(
@@ -256,7 +266,7 @@ class Job:
         finally:
             self._progress = evolve(self._progress, running=self._progress.running - 1)
 
-    async def _fail(self, item: Item, error: Exception, calls: ItemCalls | None, keeper: Keeper) -> ItemOutcome:
+    async def _fail(self, item: Item, error: Exception, *, calls: ItemCalls | None, keeper: Keeper) -> ItemOutcome:
         failure = failure_of(error)
         if not isinstance(error, FurcateError):
             _log.warning("item %s (line %d) failed: %s", item.id, item.line, failure.message, exc_info=error)
@@ -301,28 +311,33 @@ class _Feed:
 
 @asynccontextmanager
 async def open_job(
-    target: Target | str,
-    items: Place,
+    target: Target | Prompt | str,
+    items: Items,
     *,
     engine: Engine,
     journal: str | os.PathLike[str],
     options: JobOptions = DEFAULT_OPTIONS,
+    on_event: OnEvent | None = None,
 ) -> AsyncIterator[Job]:
     """Open a job and begin to work on its items; done again with the same journal, it goes on where it was.
 
     Arguments:
-        target: an async function ``(item, job)`` that returns a JSON value, or the id of a prompt, whose variables
-            come from the item.
-        items: a file (JSON lines, CSV, or a JSON array), ``-`` for standard input, or a stream of bytes.
+        target: an async function ``(item, job)`` that returns a JSON value, or a prompt or the id of one, whose
+            variables come from the item.
+        items: a file (JSON lines, CSV, or a JSON array), ``-`` for standard input, a stream of bytes, or an iterable or
+            async iterable of JSON values, which is copied before the first item is worked on; the number of a value
+            stands for its line.
         engine: runs the requests; it is open.
         journal: the file that keeps what is finished; it is made where there is none.
         options: how the job is run.
+        on_event: told what is observed of each item's runs, with the item's id; what it raises is logged.
 
     Raises:
         ItemsError: the items cannot be read, or two of them have one id.
         JournalError: the journal is in use, or no journal, or was written under another setup.
         UnknownNameError: there is no such prompt.
-        TypeError: the target is neither a prompt's id nor an async function of two arguments.
+        TypeError: the target is neither a prompt nor the id of one nor an async function of two arguments; or one of
+            the values given as items is none of JSON's.
 
     Cancelled, it closes what is running; whatever had finished is in the journal.
     """
@@ -331,12 +346,15 @@ async def open_job(
     name = target_name(target)
     if isinstance(target, str):
         engine.inspect_prompt(target)
-    digests = configuration_digests(engine._resources, target if isinstance(target, str) else None)
+    prompt = target if isinstance(target, (str, Prompt)) else None
+    digests = configuration_digests(engine._resources, prompt)
     async with open_source(items, options.format, id_field=options.id_field) as source, open_journal(journal) as kept:
         about = About(target=name, source=source.where, digests={**digests, "code": options.code})
         enrollment = await kept.enroll(source, about=about, on_changed=options.on_changed)
         progress = JobProgress(enrollment=enrollment)
-        job = Job(engine, source, kept, target=function_of(target), options=options, progress=progress)
+        job = Job(
+            engine, source, kept, target=function_of(target), options=options, progress=progress, on_event=on_event
+        )
         failed: Exception | None = None
         async with anyio.create_task_group() as tasks:
             for _ in range(options.concurrency):

@@ -14,6 +14,7 @@ from furcate.orchestrator._engine import Engine
 from furcate.primitives._errors import BudgetExceededError, ProviderError
 from furcate.primitives._json import Json, Plain
 from furcate.primitives._request import Request
+from furcate.primitives._resources import Prompt
 
 
 @frozen(kw_only=True)
@@ -38,14 +39,14 @@ Target: TypeAlias = Callable[[Plain, ItemJob], Awaitable[Json]]
 """An async function that is given an item's value and what to work with, and returns a JSON value."""
 
 
-def target_name(target: Target | str) -> str:
+def target_name(target: Target | Prompt | str) -> str:
     """Name a target: a prompt by its id, a function as ``module:function``.
 
     Raises:
-        TypeError: it is neither a prompt's id nor an async function of two arguments.
+        TypeError: it is neither a prompt nor a prompt's id nor an async function of two arguments.
     """
-    if isinstance(target, str):
-        return target
+    if isinstance(target, (str, Prompt)):
+        return target if isinstance(target, str) else target.name
     call = getattr(target, "__call__", None)  # noqa: B004 - an object with an async __call__ is meant
     if not (inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(call)):
         raise TypeError(f"the target is a {type(target).__name__}; give an async function, or the id of a prompt")
@@ -56,16 +57,18 @@ def target_name(target: Target | str) -> str:
     return f"{target.__module__}:{getattr(target, '__qualname__', type(target).__qualname__)}"
 
 
-def function_of(target: Target | str) -> Target:
+def function_of(target: Target | Prompt | str) -> Target:
     """Give the function that a target stands for."""
-    return _of_prompt(target) if isinstance(target, str) else target
+    return _of_prompt(target) if isinstance(target, (str, Prompt)) else target
 
 
-def _of_prompt(name: str) -> Target:
+def _of_prompt(prompt: Prompt | str) -> Target:
+    name = target_name(prompt)
+
     async def run_prompt(item: Plain, job: ItemJob) -> Json:
         if not isinstance(item, dict):
             raise TypeError(f"the item is no JSON object, whose members would be the variables of prompt {name!r}")
-        result = await job.engine.run(Request(name, vars=item))
+        result = await job.engine.run(Request(prompt, vars=item))
         told: dict[str, Json] = {"text": result.text, "stop_reason": result.stop_reason}
         if result.validation.status != "not_requested":
             told["validation"] = result.validation.status

@@ -51,14 +51,27 @@ def load_callables(plan: ExplorePlan, report: Report) -> dict[str, Function]:
     return loaded
 
 
-def _load(name: str, folders: tuple[Path, ...]) -> Function | str:
-    """Import a callable, or say why it is not to be had."""
+def find_object(name: str) -> object:
+    """Import what a command line names as ``module:name``, a file of the current folder before whatever else.
+
+    Returns:
+        What it is; a sentence on why it is not to be had.
+    """
+    folder = Path.cwd()
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    return _found(name, (folder,), "in this folder or among the installed ones")
+
+
+def _found(name: str, folders: tuple[Path, ...], where: str) -> object:
+    """Import an object, or say why it is not to be had."""
     module, _, path = name.partition(":")
     try:
         found: object = _imported(module, folders)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-            return f"there is no module {module!r} beside the plan or in this folder"
+            return f"there is no module {module!r} {where}"
         return f"module {module!r} cannot be imported: {one_line(str(error))}"
     except (Exception, SystemExit) as error:
         return f"module {module!r} cannot be imported: {type(error).__name__}: {one_line(str(error))}"
@@ -66,6 +79,13 @@ def _load(name: str, folders: tuple[Path, ...]) -> Function | str:
         found = getattr(found, step, None)
         if found is None:
             return f"module {module!r} has no {path!r}"
+    return found if not isinstance(found, str) else f"{name!r} is not callable"
+
+
+def _load(name: str, folders: tuple[Path, ...]) -> Function | str:
+    found = _found(name, folders, "beside the plan or in this folder")
+    if isinstance(found, str):
+        return found
     if not (inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(getattr(found, "__call__", None))):  # noqa: B004
         return f"{name!r} is {'no async function' if callable(found) else 'not callable'}"
     try:

@@ -95,7 +95,7 @@ def explore(
     sources = _sources(inputs)
     keeping = Keeping(**kept_files)
     _check_targets(loaded, sources, out, keeping=keeping)
-    kept = Kept(keeping)
+    kept = Kept(keeping, loaded.setup.resources.otel)
     view = LiveView(roots="openings", expected=len(sources))
     engine = loaded.setup.engine([*kept.observers, view])
     backends = _check_requests(engine, asking, sources)

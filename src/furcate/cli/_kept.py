@@ -13,9 +13,11 @@ from attrs import frozen
 
 from furcate.cli._files import check_target
 from furcate.cli._receipt_log import ReceiptLog
+from furcate.cli._telemetry import Telemetry
 from furcate.observers import JsonLinesObserver
 from furcate.primitives._errors import RequestError
 from furcate.primitives._observations import ContentObservation, Listener, Observation
+from furcate.primitives._telemetry import OTelSettings
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -58,25 +60,33 @@ class Keeping:
 
 
 class Kept:
-    """Keep what is asked for while the block lasts.
+    """Keep what is asked for while the block lasts, and send telemetry where a configuration says so.
+
+    Arguments:
+        keeping: the files.
+        otel: where telemetry goes; None sends none.
 
     Attributes:
         observers: what an engine has to be given.
 
     Raises:
         RequestError: the block is entered and a file cannot be opened.
+        ConfigError: the block is entered and the extra ``otel`` is not installed.
     """
 
-    def __init__(self, keeping: Keeping) -> None:
+    def __init__(self, keeping: Keeping, otel: OTelSettings | None = None) -> None:
         self._receipts = ReceiptLog(keeping.receipts)
         self._record = _Record(keeping.record, content=keeping.record_content)
+        self._telemetry = Telemetry(otel)
         self._open = ExitStack()
-        self.observers: tuple[Listener, ...] = (self._receipts, self._record)
+        sent: tuple[Listener, ...] = () if otel is None else (self._telemetry,)
+        self.observers: tuple[Listener, ...] = (self._receipts, self._record, *sent)
 
     def __enter__(self) -> Kept:
         with ExitStack() as opening:
             opening.enter_context(self._receipts)
             opening.enter_context(self._record)
+            opening.enter_context(self._telemetry)
             self._open = opening.pop_all()
         return self
 

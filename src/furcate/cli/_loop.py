@@ -21,11 +21,14 @@ class Interruption:
 
     Attributes:
         signalled: whether a signal came.
+        instead: called at a signal in place of cancelling, where there is something gentler to do; tells whether there
+            was.
     """
 
     def __init__(self) -> None:
         self._scopes: list[anyio.CancelScope] = []
         self.signalled = False
+        self.instead: Callable[[], bool] | None = None
 
     def scope(self) -> anyio.CancelScope:
         """Make a scope that a signal cancels, to be entered around work and not around what tidies up after it."""
@@ -38,6 +41,8 @@ class Interruption:
     def interrupt(self) -> None:
         """Cancel the work as a signal does."""
         self.signalled = True
+        if self.instead is not None and self.instead():
+            return
         for scope in self._scopes:
             scope.cancel()
 
@@ -50,39 +55,42 @@ class Interruption:
 Command = Callable[[Interruption], Awaitable[int]]
 
 
-def run_on(loop: str, command: Command) -> int:
+def run_on(loop: str, command: Command, *, heeded: int = 1) -> int:
     """Run a command to its end and give its exit status: 130 where a signal ended its work.
 
-    The first signal cancels the work, and the command tidies up; the second leaves at once, even where
-    the event loop is stuck in somebody's callback.
+    The first signal cancels the work, and the command tidies up; the one after those that are heeded leaves at once,
+    even where the event loop is stuck in somebody's callback.
 
     Arguments:
         loop: ``asyncio`` or ``trio``.
         command: an async callable that takes an `Interruption` and gives an exit status.
+        heeded: how many signals the command heeds.
     """
-    return anyio.run(_watched, command, backend=loop)
+    return anyio.run(_watched, command, heeded, backend=loop)
 
 
-async def _watched(command: Command) -> int:
+async def _watched(command: Command, most: int) -> int:
     interruption = Interruption()
     if sys.platform == "win32":  # event loops there take no signals; Ctrl-C is a KeyboardInterrupt
         return await command(interruption)
     async with anyio.create_task_group() as tasks:
-        await tasks.start(_watch, interruption)
+        await tasks.start(_watch, interruption, most)
         status = await command(interruption)
         tasks.cancel_scope.cancel()
     return INTERRUPTED if interruption.caught else status
 
 
 async def _watch(
-    interruption: Interruption, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    interruption: Interruption, most: int, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
     heeded = _heeded()
     with anyio.open_signal_receiver(*heeded) as signals:
-        _count_signals(heeded)
+        _count_signals(heeded, most)
         task_status.started()
-        async for _ in signals:
-            interruption.interrupt()
+        async for number in signals:
+            # A terminal that goes away may say so more than once.
+            if number != signal.SIGHUP or not interruption.signalled:
+                interruption.interrupt()
 
 
 def _heeded() -> tuple[signal.Signals, ...]:
@@ -91,7 +99,7 @@ def _heeded() -> tuple[signal.Signals, ...]:
     return (signal.SIGINT, signal.SIGTERM, *((signal.SIGHUP,) if hangs_up else ()))
 
 
-def _count_signals(heeded: tuple[signal.Signals, ...]) -> None:
+def _count_signals(heeded: tuple[signal.Signals, ...], most: int) -> None:
     """Put a counter in front of the event loop's handlers; the loop restores what was there before them."""
     seen = 0
 
@@ -100,9 +108,8 @@ def _count_signals(heeded: tuple[signal.Signals, ...]) -> None:
 
         def handle(received: int, frame: FrameType | None) -> None:
             nonlocal seen
-            # A terminal that goes away may say so more than once.
             seen += received != signal.SIGHUP
-            if seen > 1:
+            if seen > most:
                 leave_at_once()
             if callable(loops_own):
                 loops_own(received, frame)

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from furcate.cli._batch import batch
 from furcate.cli._check import check
 from furcate.cli._explore import explore
 from furcate.cli._local import local
@@ -51,7 +52,7 @@ def cli(debug: bool) -> None:
     """
 
 
-for _command in (run, explore, check, receipts, trace, report, local):
+for _command in (run, explore, batch, check, receipts, trace, report, local):
     cli.add_command(_command)
 
 

@@ -103,7 +103,7 @@ def run(
         raise RequestError("stdout is closed, so that the answer would be lost; leave it open, or leave out --json")
     keeping = Keeping(receipts=receipts, record=record, record_content=record_content)
     _check_files(asked, setup, keeping)
-    kept = Kept(keeping)
+    kept = Kept(keeping, setup.resources.otel)
     engine = setup.engine([*kept.observers, _tell_pause])
     try:
         backend = engine.inspect_backend(str(engine.prepare(request).details()["backend"]))

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from furcate.primitives._errors import (
     ConfigError,
     FurcateError,
+    ItemsError,
+    JournalError,
     LocalModelError,
     RequestError,
 )
@@ -86,8 +88,14 @@ def _sentence(error: BaseException) -> str:
 
 def exit_status(error: BaseException) -> int:
     """Give the exit status of an error that ended a command."""
-    wrong_use = (ConfigError, RequestError, LocalModelError)
-    return USAGE if all(isinstance(leaf, wrong_use) for leaf in leaves(error)) else FAILED
+    return USAGE if all(_is_wrong_use(leaf) for leaf in leaves(error)) else FAILED
+
+
+def _is_wrong_use(error: BaseException) -> bool:
+    if isinstance(error, JournalError):
+        # These come before anything was done; a disk that is full, or a file that is damaged, comes in the middle.
+        return error.reason not in ("full", "io", "damaged", "unknown")
+    return isinstance(error, (ConfigError, RequestError, LocalModelError, ItemsError))
 
 
 def usage_line(usage: Usage) -> str:

@@ -11,24 +11,27 @@ import attrs
 
 from furcate.orchestrator._config import Resources
 from furcate.primitives._json import FrozenMap, Plain, canonical, thaw
-from furcate.primitives._resources import Backend
+from furcate.primitives._resources import Backend, Prompt
 
 _OF_A_BACKEND = ("dialect", "kind", "base_url", "provider", "unknown_content", "replay_item_ids", "switches")
 """What of a backend shows in its answers; how much of it may be used, and by whom, does not."""
 _NOT_OF_A_PROFILE = ("name", "stream", "repeat_safe")
 
 
-def configuration_digests(resources: Resources, prompt: str | None = None) -> dict[str, str]:
+def configuration_digests(resources: Resources, prompt: Prompt | str | None = None) -> dict[str, str]:
     """Give digests, in hex, by names such as ``prompt shorten`` and ``profile careful``.
 
     Credentials, capacities, rates and time limits are no part of them, nor is what declared input files hold.
 
     Arguments:
         resources: the configuration.
-        prompt: the one prompt that matters, with its profile; None for all prompts and profiles.
+        prompt: the one prompt that matters, with its profile, which need not be a configured one; None for all prompts
+            and profiles.
     """
-    prompts = resources.prompts if prompt is None else {prompt: resources.prompts[prompt]}
-    chosen = resources.prompts[prompt].profile if prompt is not None else None
+    if isinstance(prompt, str):
+        prompt = resources.prompts[prompt]
+    prompts = resources.prompts if prompt is None else {prompt.name: prompt}
+    chosen = prompt.profile if prompt is not None else None
     profiles = resources.profiles if chosen is None else {chosen: resources.profiles[chosen]}
     found = {f"prompt {name}": _digest(one) for name, one in prompts.items()}
     for name, profile in profiles.items():

@@ -164,7 +164,8 @@ class Coordinator:
                 parent_carrier=self._exchange.carrier,
             )
         )
-        outside = current_scope.set(scope_id)
+        outside = current_scope.get()
+        current_scope.set(scope_id)
         status: RunStatus = "cancelled"
         outcome: Outcome | None = None
         error_type: str | None = None
@@ -176,7 +177,8 @@ class Coordinator:
             status, error_type = "failed", type(error).__name__
             raise
         finally:
-            current_scope.reset(outside)
+            # Not by the token of the setting: whoever closes this from another context could not use it.
+            current_scope.set(outside)
             self._state = "ended"
             listeners.tell(
                 CoordinatorFinished(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import select
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Protocol, TextIO
@@ -46,6 +46,8 @@ class LiveView:
         every_s: how often plain lines are written, in seconds.
         roots: what to call the runs that belong to no branch, in the plural.
         expected: how many of those there will be; None where that is not known.
+        above: gives lines to be shown above all else, of how things stand at a time of anyio's clock, in seconds; the
+            second argument tells whether they are to stay.
 
     Raises:
         ValueError: `every_s` is not more than 0.
@@ -54,7 +56,13 @@ class LiveView:
     """
 
     def __init__(
-        self, *, file: TextIO | None = None, every_s: float = 10.0, roots: str = "runs", expected: int | None = None
+        self,
+        *,
+        file: TextIO | None = None,
+        every_s: float = 10.0,
+        roots: str = "runs",
+        expected: int | None = None,
+        above: Callable[[float, bool], Iterable[str]] | None = None,
     ) -> None:
         if not every_s > 0:
             raise ValueError(f"every_s is {every_s!r}; give a number of seconds above 0")
@@ -62,6 +70,7 @@ class LiveView:
         self._file = file
         self._every_s = every_s
         self._named = Named(roots, expected)
+        self._above = above
         self._pen: _Pen | None = None
         self._tasks: anyio.abc.TaskGroup | None = None
         self._faulty = False
@@ -130,6 +139,9 @@ class LiveView:
             if self._pen is not None:
                 with self._harmless():
                     self._pen.finish()
+
+    def _lines_above(self, now_s: float, *, last: bool) -> tuple[str, ...]:
+        return tuple(self._above(now_s, last)) if self._above is not None else ()
 
     @contextmanager
     def _harmless(self) -> Iterator[None]:
@@ -243,7 +255,8 @@ class _Terminal:
 
     def _picture(self, now_s: float, width: int, height: int | None) -> tuple[Line, ...]:
         room = Room(width=width, height=height, ascii=self._ascii)
-        return draw(self._view.model, now_s, room, named=self._view._named, last=height is None)
+        above = self._view._lines_above(now_s, last=height is None)
+        return draw(self._view.model, now_s, room, named=self._view._named, above=above, last=height is None)
 
     def _stop(self, *, stays: bool) -> None:
         live, self._live = self._live, None
@@ -272,7 +285,11 @@ class _Lines:
 
     def draw(self, now_s: float, *, last: bool = False) -> None:
         model = self._view.model
-        lines = [*plain_news(model, self._told), plain_status(model, now_s, self._view._named, last=last)]
+        lines = [
+            *plain_news(model, self._told),
+            *self._view._lines_above(now_s, last=last),
+            plain_status(model, now_s, self._view._named, last=last),
+        ]
         self._told = model.ended
         text = "".join(f"{line}\n" for line in lines if line)
         if text:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TypeAlias
 
-from attrs import frozen
+from attrs import evolve, frozen
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
@@ -101,7 +101,9 @@ def _style(name: str) -> Style | None:
     return found
 
 
-def draw(model: LiveModel, now_s: float, room: Room, *, named: Named, last: bool = False) -> tuple[Line, ...]:
+def draw(
+    model: LiveModel, now_s: float, room: Room, *, named: Named, above: Sequence[str] = (), last: bool = False
+) -> tuple[Line, ...]:
     """Draw what goes on: all of it as a tree where there is room, else counts, what failed, and what takes longest.
 
     Arguments:
@@ -109,6 +111,7 @@ def draw(model: LiveModel, now_s: float, room: Room, *, named: Named, last: bool
         now_s: on the clock by which the model was fed.
         room: how much there is.
         named: how things are called.
+        above: lines to be drawn before all else, in which two spaces end what is to stand out.
         last: whether this picture is to stay, so that what was only of interest meanwhile is left out.
 
     Returns:
@@ -116,6 +119,11 @@ def draw(model: LiveModel, now_s: float, room: Room, *, named: Named, last: bool
     """
     if room.height is not None and room.height < 1:
         return ()
+    if above:
+        said = [_said(text) for text in above[: room.height]]
+        left = None if room.height is None else room.height - len(said)
+        below = evolve(room, height=left)
+        return (*_cut(said, room), *draw(model, now_s, below, named=named, last=last))
     backends = [] if last else [*_backends(model, now_s)]
     free = None if room.height is None else room.height - len(backends)
     more = named.expected is not None and named.expected > sum(model.counts["run"].values())
@@ -135,6 +143,11 @@ def draw(model: LiveModel, now_s: float, room: Room, *, named: Named, last: bool
     tree = _tree(model, now_s, room, roots=model.roots.values(), most=free) if not model.forgotten else None
     tree = tree or _living(model, now_s, room, most=free)
     return _cut([*above, *(tree or _table(_chosen(model, now_s, free - 1), room))], room)
+
+
+def _said(text: str) -> Line:
+    head, gap, rest = text.partition("  ")
+    return ((head + gap, "bold"), (rest, "")) if gap else ((text, ""),)
 
 
 def _counts(model: LiveModel, now_s: float, named: Named, *, last: bool) -> Iterator[Line]:

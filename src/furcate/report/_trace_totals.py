@@ -254,6 +254,7 @@ class TraceTotals:
         nurseries: nurseries of branches.
         turns: number of turns that callbacks were called for.
         pauses: how often a backend as a whole paused.
+        activities: work that providers ran on their own side and that ended, by its name and state.
         contents: number of lines that hold content.
     """
 
@@ -272,6 +273,7 @@ class TraceTotals:
         self.nurseries = Scopes()
         self.turns = 0
         self.pauses: Counter[str] = Counter()
+        self.activities: Counter[tuple[str, str]] = Counter()
         self.contents = 0
         self._open: dict[str, OpenRun] = {}
         self._slow: list[tuple[float, int, SlowRun]] = []
@@ -300,10 +302,12 @@ class TraceTotals:
                 self.retries[event.failure_kind] += 1
             case RunFinished():
                 self._run(event)
-            case ActivityChanged():
-                pass  # the attempts that brought it are counted
             case ContentRecorded():
                 self.contents += 1
+            case ActivityChanged():
+                # Some providers tell only of the end, so beginnings cannot be counted.
+                if event.state != "started":
+                    self.activities[event.name, event.state] += 1
             case BackendPaused():
                 self.pauses[event.backend] += 1
             case BackendLimited():

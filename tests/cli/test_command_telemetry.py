@@ -1,0 +1,49 @@
+"""Telemetry of a command: set up when it begins, and not before."""
+
+from __future__ import annotations
+
+import pytest
+
+import furcate
+from furcate.cli._telemetry import Telemetry
+from furcate.primitives._telemetry import OTelSettings
+
+STARTED = furcate.RunStarted(
+    run_id="r", parent_run_id=None, prompt=None, profile="p", backend="b", model="m", dialect="openai-chat"
+)
+
+
+def settings(**given) -> OTelSettings:
+    """Give settings of a collector that is not there."""
+    return OTelSettings(endpoint="http://127.0.0.1:9", metrics=False, flush_s=0.1, **given)
+
+
+def test_without_a_table_nothing_happens() -> None:
+    """A command whose configuration has no table takes what it is told and gives nothing to carry along."""
+    with Telemetry(None) as telemetry:
+        telemetry.on_event(STARTED)
+        assert telemetry.carrier("r") == {}
+        assert telemetry.on_content is None
+
+
+def test_runs_are_followed_while_the_command_lasts() -> None:
+    """What is told inside the block has a trace to carry along; before and after it there is none."""
+    telemetry = Telemetry(settings())
+    telemetry.on_event(STARTED)
+    assert telemetry.carrier("r") == {}
+    with telemetry:
+        telemetry.on_event(STARTED)
+        assert telemetry.carrier("r")["traceparent"].startswith("00-")
+    assert telemetry.carrier("r") == {}
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_content_is_taken_only_where_it_is_captured(captures: bool) -> None:
+    """An engine that is made before the block knows already whether content is asked for."""
+    telemetry = Telemetry(settings(capture_content=captures))
+    assert (telemetry.on_content is not None) is captures
+    sent = furcate.ContentSent(run_id="r", number=1, inherited=0, messages=(furcate.Message.user("x"),))
+    with telemetry:
+        telemetry.on_event(STARTED)
+        if telemetry.on_content is not None:
+            telemetry.on_content(sent)
