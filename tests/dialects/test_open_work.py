@@ -167,17 +167,6 @@ def test_the_start_is_not_told_again(dialect: str) -> None:
     assert [one.state for one in told if one.id == "srv_1"] == ["completed"]
 
 
-@pytest.mark.parametrize("dialect", ANSWERS)
-def test_work_of_another_provider_does_not_end_here(dialect: str) -> None:
-    """An id that another provider gave is another id."""
-    body, stream = ANSWERS[dialect]()
-    start = begun(dialect, "srv_1")
-    assert start.payload is not None
-    foreign = attrs.evolve(start, payload=attrs.evolve(start.payload, provider="rival"))
-    told = transitions(dialect, body, stream, start=foreign, whole=True)
-    assert {one.payload.version for one in told if one.payload} == {NOW}
-
-
 def test_a_result_without_an_id_ends_the_code_that_waits_longest() -> None:
     """Where no call of this answer waits for it, it belongs to the open one of its kind."""
     body, stream = _google(ids=False)

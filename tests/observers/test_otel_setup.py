@@ -141,7 +141,7 @@ async def test_a_dead_collector_costs_nothing(engine_of, nobody, caplog) -> None
         left = time.monotonic()
     assert time.monotonic() - left < SOON_S
     [lost] = said(caplog)
-    assert lost.startswith("telemetry: 6 of 6 spans did not reach 127.0.0.1:")
+    assert lost.startswith("telemetry: 6 of 6 spans were not confirmed by 127.0.0.1:")
 
 
 def test_a_silent_collector_costs_nothing(silent, caplog) -> None:
@@ -150,7 +150,7 @@ def test_a_silent_collector_costs_nothing(silent, caplog) -> None:
     with observe_otel(endpoint=silent, flush_s=0.2) as observer:
         one_run(observer)
     assert time.monotonic() - began < SOON_S
-    assert [text for text in said(caplog) if "1 of 1 spans did not reach" in text]
+    assert [text for text in said(caplog) if "1 of 1 spans were not confirmed by" in text]
 
 
 def test_what_does_not_fit_the_queue_is_dropped_and_counted(silent, caplog) -> None:
@@ -161,7 +161,7 @@ def test_what_does_not_fit_the_queue_is_dropped_and_counted(silent, caplog) -> N
     first, last = said(caplog)
     assert "spans are being lost" in first
     assert "10 spans wait to be sent" in first
-    assert "500 of 500 spans did not reach" in last
+    assert "500 of 500 spans were not confirmed by" in last
 
 
 def test_a_collector_that_refuses_is_told_of_once(caplog) -> None:
@@ -171,7 +171,7 @@ def test_a_collector_that_refuses_is_told_of_once(caplog) -> None:
             for number in range(40):
                 one_run(observer, str(number))
     texts = said(caplog)
-    assert len([text for text in texts if "spans did not reach" in text]) == 1
+    assert len([text for text in texts if "spans were not confirmed by" in text]) == 1
     assert len([text for text in texts if "spans are being lost" in text]) <= 1
     assert len([text for text in texts if "metrics are being lost" in text]) == 1
     assert not [text for text in texts if "KEY-123" in text]

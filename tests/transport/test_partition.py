@@ -26,6 +26,7 @@ from furcate.primitives._errors import ForeignReasoningState
 from furcate.primitives._history import History
 from furcate.primitives._message import Message
 from furcate.transport import partition_reasoning
+from furcate.transport._partition import open_work
 
 HERE = Origin("here", "openai-responses", "m")
 THERE = Origin("there", "openai-responses", "m")
@@ -159,6 +160,17 @@ def test_any_conversation_loses_its_foreign_state_and_nothing_else(messages: lis
     ]
     assert [list(one.parts) for one in parted.history] == cleaned
     assert parted.reasoning_dropped == sum(part == thought(THERE) for one in messages for part in one.parts)
+
+
+def test_work_of_another_provider_does_not_end_here() -> None:
+    """What another provider began is not handed to an answer, even where ids are alike; what has no payload is."""
+    starts = (
+        HostedActivity("1", "web_search", "started", payload=ProviderPayload(HERE.provider, "f", "1", b"{}")),
+        HostedActivity("2", "web_search", "started", payload=ProviderPayload("rival", "f", "1", b"{}")),
+        HostedActivity("3", "web_search", "started"),
+    )
+    history = History([Message.user("Go"), Message("assistant", starts)])
+    assert [one.id for one in open_work(history, HERE)] == ["1", "3"]
 
 
 @pytest.mark.req("S2-21")

@@ -7,11 +7,11 @@ it, and the version of the native form that its start recorded, whatever version
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from attrs import field, frozen
 
-from furcate.primitives._content import HostedActivity, Origin
+from furcate.primitives._content import HostedActivity
 
 
 @frozen
@@ -28,11 +28,6 @@ class OpenWork:
     @_by_id.default
     def _indexed(self) -> Mapping[str, HostedActivity]:
         return {one.id: one for one in reversed(self.starts)}
-
-    @classmethod
-    def of(cls, activities: Iterable[HostedActivity], origin: Origin) -> OpenWork:
-        """Take the open activities of a conversation; those that another provider runs do not end here."""
-        return cls(tuple(one for one in activities if one.payload is None or one.payload.provider == origin.provider))
 
     def find(self, its_id: str) -> HostedActivity | None:
         """Give the start of the activity with an id of the provider, or None where it was not begun earlier."""

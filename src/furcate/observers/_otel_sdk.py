@@ -96,12 +96,12 @@ class Losses:
             _log.warning("telemetry: %s are being lost on the way to %s: %s", self._what, self._where, why)
 
     def sum_up(self) -> None:
-        """Say how many were lost, where any were."""
+        """Say how many are lost or were not confirmed in time, where any were."""
         lost = self._taken - self._delivered + self._dropped
         if lost > 0:
             of = f"{lost:,} of {self._taken + self._dropped:,} {self._what}"
             why = "" if self._told or not self.reason else f": {self.reason}"
-            _log.warning("telemetry: %s did not reach %s%s", of, self._where, why)
+            _log.warning("telemetry: %s were not confirmed by %s%s", of, self._where, why)
 
 
 class _OwnWords(logging.Filter):

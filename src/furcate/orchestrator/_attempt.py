@@ -16,7 +16,6 @@ from furcate.primitives._errors import RequestError
 from furcate.primitives._json import TooDeep
 from furcate.primitives._message import Message
 from furcate.primitives._observations import AttemptFinished, AttemptStarted, Purpose, RunStatus
-from furcate.primitives._open_work import open_activities
 from furcate.primitives._receipt import TransportReceipt
 from furcate.primitives._resources import Backend, CredentialSource, TimeLimits
 from furcate.primitives._result import Attempt
@@ -81,7 +80,7 @@ class AttemptRun:
         self._dialect = dialect
         self._limits: TimeLimits = backend.limits
         # Work that an earlier attempt or run has begun ends under what was noted at its start.
-        self._open_activities = open_activities(call.request.history)
+        self._open_activities = call.open_activities
         self._decoder = dialect.decoder(call.origin, backend.unknown_content, open_activities=self._open_activities)
         self._ended = False
         self._key: str | None = None

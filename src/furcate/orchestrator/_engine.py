@@ -120,6 +120,8 @@ class Engine:
             raise MisuseError("this engine is open already; enter it once and share it between tasks")
         await self._transport.__aenter__()
         self._primer.forget()
+        if any(backend.kind == "remote" for backend in self._resources.backends.values()):
+            self._transport.warm_up()
         self._state.loop = anyio.lowlevel.current_token()
         self._state.open = True
         return self

@@ -14,7 +14,8 @@ def open_activities(history: History) -> tuple[HostedActivity, ...]:
     """
     found: dict[tuple[str, str], HostedActivity] = {}
     ended: set[tuple[str, str]] = set()
-    for node in reversed(history.nodes()):
+    node: History | None = history
+    while node is not None:
         for message in reversed(node.added):
             if message.role == "user":
                 return _in_order(found)
@@ -27,6 +28,7 @@ def open_activities(history: History) -> tuple[HostedActivity, ...]:
                 elif key not in ended:
                     found.pop(key, None)  # the first start counts, and this one is earlier
                     found[key] = part
+        node = node.parent
     return _in_order(found)
 
 

@@ -6,9 +6,9 @@ known what was shown to whom.
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from types import TracebackType
@@ -19,6 +19,7 @@ import httpx2
 
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
+from furcate.transport._pools import Pool, Pools
 
 _CLOSE_S = 0.8
 """How long closing a connection may take before it is given up, in seconds; nothing can interrupt it meanwhile."""
@@ -38,7 +39,7 @@ class HttpTransport:
     """
 
     def __init__(self) -> None:
-        self._clients: dict[bool, httpx2.AsyncClient] = {}
+        self._pools = Pools()
         self._open = False
 
     async def __aenter__(self) -> HttpTransport:
@@ -51,9 +52,17 @@ class HttpTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
+        pools, self._pools = self._pools, Pools()
+        for client in pools.clients:
             await _close(client)
+
+    def warm_up(self) -> None:
+        """Load now what the first call to a remote server would load; it blocks for some hundredths of a second.
+
+        What cannot be used in the environment is told by that call, and not here.
+        """
+        with suppress(AttemptFailed):
+            self._pools.least(direct=False)
 
     def call(
         self,
@@ -91,61 +100,14 @@ class HttpTransport:
         except (httpx2.InvalidURL, ValueError) as error:
             # Without its cause: the frames beneath hold the headers.
             raise AttemptFailed(_bad_url(error)) from None
-        return HttpCall(self._client(direct=address.direct), request, retry_stale=retry_stale)
-
-    def _client(self, *, direct: bool) -> httpx2.AsyncClient:
-        if direct not in self._clients:
-            self._clients[direct] = _direct_client() if direct else _client_of_environment()
-        return self._clients[direct]
-
-
-# How many run at once is decided by admission, never by a pool that would hide the queue; idle connections are few,
-# since there are never more of them than there were calls at once.
-_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=15.0)
-
-
-def _client_of_environment() -> httpx2.AsyncClient:
-    """Make a client that takes proxies and certificate authorities from the usual variables, and verifies always.
-
-    Raises:
-        AttemptFailed: one of those variables cannot be used.
-    """
-    try:
-        return httpx2.AsyncClient(trust_env=True, follow_redirects=False, limits=_LIMITS)
-    except (OSError, ssl.SSLError) as error:
-        variable = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
-        problem = (
-            f"the certificates that {variable} names cannot be read ({error}); name a file in PEM form, or unset it"
-        )
-        raise _unusable(problem) from error
-    except ImportError as error:
-        problem = "a proxy variable names a SOCKS proxy; name an HTTP proxy, or install the package socksio"
-        raise _unusable(problem) from error
-    except (httpx2.InvalidURL, ValueError) as error:
-        # Not told in the library's words: a proxy's address may hold a password.
-        problem = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) holds no http:// or https:// address"
-        raise _unusable(problem) from error
-
-
-def _direct_client() -> httpx2.AsyncClient:
-    """Make a client for plain HTTP to a server on this machine, past all proxies.
-
-    Its TLS context trusts no certificate at all. So nothing has to be loaded, which takes longer than all else here,
-    and an address with https would fail and not go unverified.
-    """
-    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx2.AsyncClient(trust_env=False, verify=nobody, follow_redirects=False, limits=_LIMITS)
-
-
-def _unusable(problem: str) -> AttemptFailed:
-    return AttemptFailed(Failure(kind="invalid_request", reason="bad_environment", message=problem, sent=False))
+        return HttpCall(self._pools.least(direct=address.direct), request, retry_stale=retry_stale)
 
 
 class HttpCall:
     """Hold one request and its answer; leaving the block closes whatever is left of both, within seconds."""
 
-    def __init__(self, client: httpx2.AsyncClient, request: httpx2.Request, *, retry_stale: bool) -> None:
-        self._client = client
+    def __init__(self, pool: Pool, request: httpx2.Request, *, retry_stale: bool) -> None:
+        self._pool = pool
         self._request = request
         self._retry_stale = retry_stale
         self._response: httpx2.Response | None = None
@@ -155,11 +117,13 @@ class HttpCall:
         request.extensions = {**request.extensions, "trace": self._trace}
 
     async def __aenter__(self) -> HttpCall:
+        self._pool.calls += 1
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._pool.calls -= 1
         if self._response is None:
             return
         if kind is None and not self._ended:
@@ -177,13 +141,13 @@ class HttpCall:
                 request may have reached the server.
         """
         try:
-            response = await self._client.send(self._request, stream=True)
+            response = await self._pool.client.send(self._request, stream=True)
         except httpx2.HTTPError as error:
             raise AttemptFailed(self._unanswered(error)) from error
         except (httpx2.InvalidURL, ValueError) as error:
             raise AttemptFailed(_bad_url(error)) from error
         # What one answer sets goes along with no other request, and is not kept.
-        self._client.cookies.clear()
+        self._pool.client.cookies.clear()
         self._response = response
         self._chunks = response.aiter_bytes()
         headers = [(name.lower(), value) for name, value in response.headers.multi_items()]

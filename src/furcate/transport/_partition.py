@@ -30,6 +30,7 @@ from furcate.primitives._content import (
 from furcate.primitives._errors import ForeignReasoningState
 from furcate.primitives._history import History, MemoKey
 from furcate.primitives._message import Message
+from furcate.primitives._open_work import open_activities
 
 
 @frozen
@@ -81,6 +82,12 @@ def partition_reasoning(history: History, origin: Origin) -> Partition:
         kept = node if untouched and node.parent is kept else History(share.messages, kept)
     assert kept is not None
     return Partition(kept, reasoning, payloads)
+
+
+def open_work(history: History, origin: Origin) -> tuple[HostedActivity, ...]:
+    """Give the provider-run work that an answer of `origin` may end; what another provider runs does not end there."""
+    opened = open_activities(history)
+    return tuple(one for one in opened if one.payload is None or one.payload.provider == origin.provider)
 
 
 def _flight(history: History) -> tuple[Message, ...]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import attrs
 from attrs import field, frozen
 
-from furcate.primitives._content import Origin, Reasoning
+from furcate.primitives._content import HostedActivity, Origin, Reasoning
 from furcate.primitives._errors import MisuseError, ReceiptError
 from furcate.primitives._message import Message
 from furcate.primitives._receipt import Completed, Failed, ReceiptOutcome, ReceiptUsage, TransportReceipt
 from furcate.primitives._usage import USAGE_FIELDS, Usage
 from furcate.primitives._wire import Failure, ModelCall, StopReason
 from furcate.transport._canonical import packed_size, provider_sha256
-from furcate.transport._partition import partition_reasoning
+from furcate.transport._partition import open_work, partition_reasoning
 
 _U64 = 2**64 - 1
 
@@ -54,6 +54,9 @@ class _Record:
     foreign_reasoning_dropped: int
 
 
+_RECORDED = tuple(field.name for field in attrs.fields(_Record))
+
+
 class ProviderCall:
     """Hold one request as a backend may see it, and make its outcome.
 
@@ -61,16 +64,25 @@ class ProviderCall:
         request: the request without anything foreign.
         origin: the tag of the state that the answer brings.
         payloads_dropped: how many foreign payloads were left out beside the foreign reasoning.
+        open_activities: the provider-run work that the answer may end.
     """
 
-    __slots__ = ("_caller_runtime_id", "_record", "origin", "payloads_dropped", "request")
+    __slots__ = ("_caller_runtime_id", "_record", "open_activities", "origin", "payloads_dropped", "request")
 
     def __init__(
-        self, request: ModelCall, origin: Origin, record: _Record, *, caller_runtime_id: str, payloads_dropped: int
+        self,
+        request: ModelCall,
+        origin: Origin,
+        record: _Record,
+        *,
+        caller_runtime_id: str,
+        payloads_dropped: int,
+        open_activities: tuple[HostedActivity, ...] = (),
     ) -> None:
         self.request = request
         self.origin = origin
         self.payloads_dropped = payloads_dropped
+        self.open_activities = open_activities
         self._record = record
         self._caller_runtime_id = caller_runtime_id
 
@@ -170,6 +182,7 @@ class TransportService:
             record,
             caller_runtime_id=self._caller_runtime_id,
             payloads_dropped=parted.payloads_dropped,
+            open_activities=open_work(call.history, self._origin),
         )
 
     def complete(self, outcome: Transported) -> Transported:
@@ -184,8 +197,8 @@ class TransportService:
             raise ReceiptError("$.request_id", "is of no active call")
         if receipt.caller_runtime_id != self._caller_runtime_id:
             raise ReceiptError("$.caller_runtime_id", "is not what the service wrote down")
-        for name, written in attrs.asdict(record).items():
-            if getattr(receipt, name) != written:
+        for name in _RECORDED:
+            if getattr(receipt, name) != getattr(record, name):
                 raise ReceiptError(f"$.{name}", "is not what the service wrote down")
         if isinstance(receipt.outcome, Failed) and not receipt.outcome.message:
             raise ReceiptError("$.outcome.Failed.message", "is empty")

@@ -76,7 +76,7 @@ class AnthropicMessages:
             unknown_content: what becomes of content of an unknown kind.
             open_activities: the starts of work that earlier answers began, and that this one may end.
         """
-        begin = partial(MessagesAnswer, origin, unknown_content, OpenWork.of(open_activities, origin))
+        begin = partial(MessagesAnswer, origin, unknown_content, OpenWork(tuple(open_activities)))
         return SseStream(begin(), lambda body: _whole(body, begin()))
 
     def decode_whole(
@@ -100,7 +100,7 @@ class AnthropicMessages:
         Raises:
             AttemptFailed: the body is no answer of this dialect.
         """
-        begin = partial(MessagesAnswer, origin, unknown_content, OpenWork.of(open_activities, origin))
+        begin = partial(MessagesAnswer, origin, unknown_content, OpenWork(tuple(open_activities)))
         stream = SseStream(begin(), lambda whole: _whole(whole, begin()))
         return decode_body(body, stream, lambda whole: _whole(whole, begin()))
 

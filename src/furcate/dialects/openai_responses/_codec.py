@@ -74,7 +74,7 @@ class OpenAIResponses:
             unknown_content: what becomes of content of an unknown kind.
             open_activities: the starts of work that earlier answers began, and that this one may end.
         """
-        begin = partial(ResponsesAnswer, origin, unknown_content, OpenWork.of(open_activities, origin))
+        begin = partial(ResponsesAnswer, origin, unknown_content, OpenWork(tuple(open_activities)))
         return SseStream(begin(), lambda body: _whole(body, begin()))
 
     def decode_whole(
@@ -92,7 +92,7 @@ class OpenAIResponses:
         Raises:
             AttemptFailed: the body is no answer of this dialect.
         """
-        begin = partial(ResponsesAnswer, origin, unknown_content, OpenWork.of(open_activities, origin))
+        begin = partial(ResponsesAnswer, origin, unknown_content, OpenWork(tuple(open_activities)))
         stream = SseStream(begin(), lambda whole: _whole(whole, begin()))
         return decode_body(body, stream, lambda whole: _whole(whole, begin()))
 
