@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 import anyio
 import anyio.lowlevel
 import pytest
@@ -146,6 +148,29 @@ async def test_a_bounded_number_of_branches_is_active(engine_for, ask) -> None:
     assert most == 2
     assert {branch.outcome for branch in branches} == {furcate.Outcome.STOPPED}
     assert len(branches) == 40
+
+
+async def test_a_branch_that_waited_has_the_context_it_was_started_in(engine_for, ask) -> None:
+    """Whoever lets it in has set other variables by then; what stood around `start_soon` is what it sees."""
+    place: ContextVar[str] = ContextVar("place")
+    seen = {}
+
+    def looking(name: str):
+        async def look(turn: furcate.Turn) -> furcate.Stop:
+            seen[name] = place.get()
+            place.set(f"inside {name}")
+            return furcate.Stop()
+
+        return look
+
+    async with StubProvider(answer("ok")) as stub, engine_for(stub) as engine:
+        exchange = (await engine.run(ask(capture=True))).exchange
+        async with furcate.open_branches(engine, exchange, max_active=1) as branches:
+            for name in ("first", "second", "third"):
+                place.set(f"around {name}")
+                branches.start_soon(looking(name), additional_turns=0, name=name)
+            place.set("later")
+    assert seen == {name: f"around {name}" for name in ("first", "second", "third")}
 
 
 async def test_branches_may_start_late_and_nest(engine_for, ask) -> None:

@@ -65,6 +65,21 @@ def furcate_command(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
 
 
 @pytest.fixture
+def furcate_by_descriptor(capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """Run the command line in this process, where it writes past Python's own stdout."""
+
+    def run(*arguments: str) -> Said:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            furcate.cli.main(arguments)
+        out, err = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Said(ended.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture
 def configured() -> Callable[..., Path]:
     """Write furcate.toml for a server; every failure is told at once."""
 

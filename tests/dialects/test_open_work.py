@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import attrs
 import pytest
 
 from furcate.dialects import Assembler, dialect_named

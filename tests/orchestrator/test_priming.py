@@ -17,6 +17,7 @@ from furcate.primitives._budget import BudgetSpent
 from furcate.primitives._history import History
 from furcate.primitives._message import CacheHint, Message
 from furcate.primitives._wire import Failure
+from furcate.testing import Cut, sweep
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 
@@ -126,9 +127,22 @@ async def test_one_that_never_sent_hands_its_turn_on(plan_of) -> None:
     exchange = exchange_of()
     spent = BudgetSpent(runs=1, running=0, tokens=1, reserved_tokens=0, unknown_answers=0)
     refused = furcate.BudgetExceededError("runs", 1, spent)
-    first = FakeRun(plan_of(exchange), begins_s=None, ends_s=0, error=refused)
+    first = FakeRun(plan_of(exchange), begins_s=None, ends_s=2, error=refused)
     others = [FakeRun(plan_of(exchange), begins_s=4) for _ in range(3)]
-    assert await complete_all(Primer(), [first, *others], beginning=exchange.history) == [0, 0, 4, 4]
+    primer = Primer()
+    with priming(beginning=exchange.history):
+        async with anyio.create_task_group() as tasks:
+            for run in others:
+                # The first one runs in this task, so that it is there before the others.
+                tasks.start_soon(later, 1, primer, run)
+            with pytest.raises(furcate.BudgetExceededError):
+                await primer.complete(first)
+    assert sorted(run.started_s - first.started_s for run in others) == [2, 6, 6]
+
+
+async def later(pause_s: float, primer: Primer, run: FakeRun) -> None:
+    await anyio.sleep(pause_s)
+    await primer.complete(run)
 
 
 async def test_a_cancelled_first_one_hands_its_turn_on(plan_of) -> None:
@@ -305,3 +319,32 @@ async def test_sizes_are_estimated_from_what_is_sent() -> None:
         )
     )
     assert 1400 <= estimated_size(history) <= 1420
+
+
+@pytest.mark.parametrize("moment", ["waiting", "woken"])
+@pytest.mark.parametrize("native", [False, True])
+async def test_no_cancellation_leaves_anybody_waiting(plan_of, anyio_backend_name, moment, native) -> None:
+    """Whatever is cancelled at whatever moment, nothing is being read afterwards, and the next run need not wait."""
+    if native and anyio_backend_name == "trio":
+        pytest.skip("trio has one way to cancel")
+    exchange = exchange_of()
+    plan = plan_of(exchange)
+    primer = Primer()
+
+    async def story() -> None:
+        # One branch of the first three fails, and one that comes later finds the beginning known.
+        failing = FakeRun(plan, begins_s=None, ends_s=0.5, error=FAILED)
+        await complete_all(primer, [failing, FakeRun(plan), FakeRun(plan, begins_s=2)], beginning=exchange.history)
+        await complete_all(primer, [FakeRun(plan)], beginning=exchange.history)
+
+    async def check(_: Cut[None]) -> None:
+        assert all(reading.known_s is not None for reading in primer._readings.values())
+        assert all(reading.over.is_set() for reading in primer._readings.values())
+        run = FakeRun(plan)
+        began_s = anyio.current_time()
+        with priming(beginning=exchange.history):
+            await primer.complete(run)
+        assert run.started_s == began_s
+        primer.forget()
+
+    await sweep(story, check, moment=moment, native=native)

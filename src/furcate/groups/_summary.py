@@ -90,6 +90,14 @@ class GroupSummary:
         """Number of runs whose end was heard, however they ended."""
         return self.succeeded + self.failed + self.cancelled
 
+    @property
+    def cached_share(self) -> float | None:
+        """The part of all known input that came from a provider's cache, 0 to 1; None where nobody reported any."""
+        read = self.usage.cache_read_tokens.known
+        told = (self.usage.input_tokens.known, read, self.usage.cache_write_tokens.known)
+        total = sum(count or 0 for count in told)
+        return read / total if read is not None and total else None
+
     def __str__(self) -> str:
         title = "group" if self.name is None else f"group {self.name}"
         if not self.runs:
@@ -102,7 +110,8 @@ class GroupSummary:
             )
         if self.run_seconds_total is not None:
             lines.append(f"  durations of single runs add up to {self.run_seconds_total:.1f} s")
-        lines.extend(f"  {_field_line(name, getattr(self.usage, name))}" for name in USAGE_FIELDS)
+        share = {"cache_read_tokens": f"{self.cached_share:.0%} of all input"} if self.cached_share else {}
+        lines.extend(f"  {_field_line(name, getattr(self.usage, name), share.get(name))}" for name in USAGE_FIELDS)
         return "\n".join(lines)
 
     def _standing(self) -> str:
@@ -142,15 +151,16 @@ def summarise(name: str | None, members: Iterable[Member]) -> GroupSummary:
     )
 
 
-def _field_line(name: str, total: FieldTotal) -> str:
+def _field_line(name: str, total: FieldTotal, remark: str | None = None) -> str:
     words = name.removesuffix("_tokens").replace("_", " ")
     shown = "unknown" if total.known is None else _count(total.known, "token")
-    reservations = [
+    remarks = [remark] if remark is not None else []
+    remarks.extend(
         f"{_count(number, 'run')} {word}"
         for number, word in ((total.at_least, "at least"), (total.unknown, "unknown"), (total.running, "running"))
         if number
-    ]
-    return f"{words} {shown}" + (f" ({', '.join(reservations)})" if reservations else "")
+    )
+    return f"{words} {shown}" + (f" ({', '.join(remarks)})" if remarks else "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextvars import Context, copy_context
 from types import TracebackType
 from typing import Literal, TypeAlias, TypedDict, Unpack
 from uuid import uuid4
@@ -126,7 +127,8 @@ class Branches:
         self._scope_id = uuid4().hex
         self._handles: list[Branch] = []
         self._names: set[str] = set()
-        self._waiting: deque[Branch] = deque()
+        # With the context that each was started in: whoever lets one in later has another.
+        self._waiting: deque[tuple[Branch, Context]] = deque()
         self._active = 0
         self._tasks: anyio.abc.TaskGroup | None = None
         self._state: Literal["new", "open", "closed"] = "new"
@@ -167,7 +169,7 @@ class Branches:
             raise
         finally:
             self._state = "closed"
-            for branch in self._waiting:
+            for branch, _ in self._waiting:
                 branch.status = "cancelled"
             self._waiting.clear()
             self._listeners.tell(NurseryFinished(scope_id=self._scope_id, status=status, branches=len(self._handles)))
@@ -221,7 +223,7 @@ class Branches:
         if name is not None:
             self._names.add(name)
         self._handles.append(branch)
-        self._waiting.append(branch)
+        self._waiting.append((branch, copy_context()))
         self._start_waiting()
         return branch
 
@@ -229,7 +231,8 @@ class Branches:
         while self._waiting and (self._max_active is None or self._active < self._max_active):
             assert self._tasks is not None
             self._active += 1
-            self._tasks.start_soon(self._drive, self._waiting.popleft())
+            branch, context = self._waiting.popleft()
+            context.run(self._tasks.start_soon, self._drive, branch)
 
     async def _drive(self, branch: Branch) -> None:
         """Run a branch to its end, then let one that waits begin."""

@@ -256,7 +256,7 @@ class _Terminal:
     def _picture(self, now_s: float, width: int, height: int | None) -> tuple[Line, ...]:
         room = Room(width=width, height=height, ascii=self._ascii)
         above = self._view._lines_above(now_s, last=height is None)
-        return draw(self._view.model, now_s, room, named=self._view._named, above=above, last=height is None)
+        return draw(self._view.model, now_s, room, named=self._view._named, head=above, last=height is None)
 
     def _stop(self, *, stays: bool) -> None:
         live, self._live = self._live, None

@@ -102,7 +102,7 @@ def _style(name: str) -> Style | None:
 
 
 def draw(
-    model: LiveModel, now_s: float, room: Room, *, named: Named, above: Sequence[str] = (), last: bool = False
+    model: LiveModel, now_s: float, room: Room, *, named: Named, head: Sequence[str] = (), last: bool = False
 ) -> tuple[Line, ...]:
     """Draw what goes on: all of it as a tree where there is room, else counts, what failed, and what takes longest.
 
@@ -111,7 +111,7 @@ def draw(
         now_s: on the clock by which the model was fed.
         room: how much there is.
         named: how things are called.
-        above: lines to be drawn before all else, in which two spaces end what is to stand out.
+        head: lines to be drawn before all else, in which two spaces end what is to stand out.
         last: whether this picture is to stay, so that what was only of interest meanwhile is left out.
 
     Returns:
@@ -119,8 +119,8 @@ def draw(
     """
     if room.height is not None and room.height < 1:
         return ()
-    if above:
-        said = [_said(text) for text in above[: room.height]]
+    if head:
+        said = [_said(text) for text in head[: room.height]]
         left = None if room.height is None else room.height - len(said)
         below = evolve(room, height=left)
         return (*_cut(said, room), *draw(model, now_s, below, named=named, last=last))

@@ -19,6 +19,7 @@ from furcate.testing._answer import (
 from furcate.testing._clock import DeadlockError, VirtualEventLoop, virtual_backend
 from furcate.testing._completion import StubCitation, StubSearch, StubSource, StubToolCall
 from furcate.testing._faults import FAULTS, Fault, FaultRecord, Faults, refusing, wait_hints
+from furcate.testing._prompt_cache import PromptCache
 from furcate.testing._request import StubDialect, StubRequest
 from furcate.testing._steps import Disconnect, Head, Hold, Reset, Send, Silence, Step, Wait, Wire
 from furcate.testing._stub import Script, ScriptExhaustedError, StubProvider
@@ -37,6 +38,7 @@ __all__ = (
     "Hold",
     "How",
     "HowWithStatus",
+    "PromptCache",
     "Reset",
     "Said",
     "Script",

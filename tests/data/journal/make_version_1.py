@@ -28,7 +28,9 @@ async def main() -> None:
         await journal.keep_call("b", call)
         await journal.fail("b", ItemFailure("provider", "it was busy"), usage=Usage(input_tokens=5))
         await journal.begin("a")
-        await journal.finish("a", encode({"said": "wörd"}), usage=Usage(input_tokens=7, output_tokens=2).as_lower_bound())
+        await journal.finish(
+            "a", encode({"said": "wörd"}), usage=Usage(input_tokens=7, output_tokens=2).as_lower_bound()
+        )
         await journal.keep_call("c", call)
     FILE.with_suffix(".journal.lock").unlink()
 
