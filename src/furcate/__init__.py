@@ -1,9 +1,11 @@
 """Run, capture, fork and direct conversations with language models under structured concurrency."""
 
+from typing import TYPE_CHECKING
+
 from furcate._observing import observe_config
 from furcate.admission import Budget
 from furcate.groups import Group, GroupSummary
-from furcate.observers import ConsoleObserver, Recorder, observe_otel
+from furcate.observers import ConsoleObserver, Recorder
 from furcate.orchestrator._branches import Branch, Branches, open_branches
 from furcate.orchestrator._coordinator import Action, Continue, Coordinator, NextAction, Outcome, Stop, Turn
 from furcate.orchestrator._engine import Engine
@@ -107,6 +109,9 @@ from furcate.primitives._stream import (
 from furcate.primitives._usage import FieldTotal, Usage
 from furcate.primitives._wire import ChatSwitches, Failure
 from furcate.storage import base_of, from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    from furcate.observers import observe_otel
 
 __all__ = (
     "Action",
@@ -227,3 +232,12 @@ __all__ = (
     "open_branches",
     "to_bytes",
 )
+
+
+def __getattr__(name: str) -> object:
+    # Who sends no traces need not load the telemetry library.
+    if name == "observe_otel":
+        from furcate.observers import observe_otel
+
+        return observe_otel
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

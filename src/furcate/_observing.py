@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from furcate.observers._otel_setup import observe_by
 from furcate.orchestrator._config import load_config
 from furcate.primitives._observations import Listener
 
@@ -32,5 +31,8 @@ def observe_config(path: str | Path, *, beside: Collection[str] = ()) -> Iterato
     if settings is None:
         yield ()
         return
+    # Loaded where it is asked for, since loading the telemetry library takes its time.
+    from furcate.observers._otel_setup import observe_by
+
     with observe_by(settings) as observer:
         yield (observer,)

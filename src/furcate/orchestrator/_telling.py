@@ -21,11 +21,11 @@ from furcate.primitives._observations import (
     ContentSent,
     Listener,
     Observation,
-    Observer,
     RunFinished,
     RunStarted,
     RunStatus,
     ValidationStatus,
+    hearing,
 )
 from furcate.primitives._result import Attempt
 from furcate.primitives._stream import HostedTransition
@@ -37,10 +37,11 @@ _log = logging.getLogger("furcate")
 class Listeners:
     """Tell each observation to every listener once; groups first, so that they have their facts before anybody acts."""
 
-    __slots__ = ("_failed", "_heard", "_readers")
+    __slots__ = ("_failed", "_heard", "_hearing", "_readers")
 
     def __init__(self, *ranks: tuple[Listener, ...], failed: Counter[str] | None = None) -> None:
         self._heard: tuple[Listener, ...] = tuple({id(one): one for rank in ranks for one in rank}.values())
+        self._hearing = tuple((one, hearing(one)) for one in self._heard)
         self._readers = tuple(one for one in self._heard if callable(getattr(one, "on_content", None)))
         self._failed: Counter[str] = Counter() if failed is None else failed
 
@@ -52,12 +53,9 @@ class Listeners:
 
     def tell(self, event: Observation) -> None:
         """Tell an observation. What a listener raises is logged and counted; the others are told all the same."""
-        for listener in self._heard:
+        for listener, hear in self._hearing:
             try:
-                if isinstance(listener, Observer):
-                    listener.on_event(event)
-                else:
-                    listener(event)
+                hear(event)
             except Exception:
                 self._note(listener, f"failed on {type(event).__name__}")
 

@@ -327,12 +327,19 @@ Listener: TypeAlias = Observer | Callable[[Observation], None]
 """An observer, or a plain callable in its place."""
 
 
+def hearing(listener: Listener) -> Callable[[Observation], object]:
+    """Give what to call with an observation."""
+    return listener.on_event if isinstance(listener, Observer) else listener
+
+
 def checked_listeners(listeners: Iterable[Listener]) -> tuple[Listener, ...]:
     """Check observers when they are given.
 
     Raises:
         TypeError: one is neither an observer nor callable, or is a coroutine function, which nobody would await.
     """
+    if not listeners and isinstance(listeners, (tuple, list)):
+        return ()
     if isinstance(listeners, Observer) or callable(listeners):
         raise TypeError("observers and groups are given as a list or tuple, even a single one")
     found = tuple(listeners)

@@ -78,12 +78,12 @@ class Draft:
         if cache is not None and block is not None:
             self.hints.append((block, _control(cache)))
 
-    def mark(self) -> bool:
+    def mark(self, cache: CacheHint) -> bool:
         """Mark the end for caching, unless a hint does that already; tell whether a block can carry it."""
         block = self._carrier()
         if block is None:
             return False
-        block.setdefault("cache_control", _control(CacheHint()))
+        block.setdefault("cache_control", _control(cache))
         return True
 
     def _carrier(self, begin: int = 0) -> dict[str, object] | None:

@@ -19,7 +19,7 @@ from furcate.dialects.anthropic_messages._wire import CALL_FORMAT, CONTAINER_FOR
 from furcate.primitives._content import HostedActivity
 from furcate.primitives._errors import RequestError, UnsupportedError
 from furcate.primitives._history import History, MemoKey
-from furcate.primitives._message import Message
+from furcate.primitives._message import CacheHint, Message
 
 MAX_HINTS = 4
 """How many cache hints the provider takes in one request."""
@@ -119,17 +119,18 @@ def conversation(history: History, beginning: History | None = None) -> Conversa
     system = _system(nodes, known)
     kept = _kept([one.trail for one in known])
     left = MAX_HINTS if beginning is None else MAX_HINTS - 1
+    mark = _mark_before(nodes, beginning)
     chunks: list[bytes] = []
     for node, one, places in zip(reversed(nodes), reversed(known), reversed(kept), strict=True):
         hints = min(one.hints, left)
         left -= hints
         final = node is history and bool(node.added) and node.added[-1].role == "assistant"
         marked = node is beginning
-        if marked and not places and not final and hints == one.hints:
+        if marked and not places and not final and hints == one.hints and mark.ttl_s is None:
             data = node.memo(_MARKED, _with_mark)
         elif marked or places or final or 0 < hints < one.hints:
             unsent = one.trail.unpaired - places
-            data = _encode(node, one.leading, unsent, hints=hints, final=final, marked=marked)[0]
+            data = _encode(node, one.leading, unsent, hints=hints, final=final, mark=mark if marked else None)[0]
         elif hints < one.hints:
             data = node.memo(_UNHINTED, _without_hints)
         else:
@@ -165,7 +166,15 @@ def _without_hints(node: History) -> bytes:
 
 def _with_mark(node: History) -> bytes:
     one = node.memo(_NODES, _look)
-    return _encode(node, one.leading, one.trail.unpaired, marked=True)[0]
+    return _encode(node, one.leading, one.trail.unpaired, mark=CacheHint())[0]
+
+
+def _mark_before(nodes: Sequence[History], beginning: History | None) -> CacheHint:
+    """Make the hint for a shared beginning: no lifetime may be shorter than one that stands behind it."""
+    if beginning is None:
+        return CacheHint()
+    behind = (message.cache for node in nodes if len(node) > len(beginning) for message in node.added)
+    return CacheHint(max((hint.ttl_s for hint in behind if hint is not None and hint.ttl_s is not None), default=None))
 
 
 def _encode(
@@ -175,7 +184,7 @@ def _encode(
     *,
     hints: int | None = None,
     final: bool = False,
-    marked: bool = False,
+    mark: CacheHint | None = None,
 ) -> tuple[bytes, int]:
     """Encode a node with its last `hints` cache hints, or all; give how many could be placed beside it."""
     first = len(node) - len(node.added) + 1 + leading
@@ -185,8 +194,8 @@ def _encode(
     # A model goes on from an assistant message that comes last, and none goes on from a space.
     if final and made and made[-1][1].role == "assistant":
         made[-1][1].trim()
-    if marked:
-        any(draft.mark() for _, draft in reversed(made))  # the last message that can carry it does
+    if mark is not None:
+        any(draft.mark(mark) for _, draft in reversed(made))  # the last message that can carry it does
     data = [_bytes(draft, number) for number, draft in made if draft.blocks]
     return b",".join(data), len(wished)
 

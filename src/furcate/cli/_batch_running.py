@@ -1,0 +1,263 @@
+"""A batch job under way: what goes on is shown, results are written as they come, and signals end it step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from attrs import field, frozen
+
+from furcate.batch import About, Enrollment, Job, JobOptions, JobProgress, Order, open_job, read_journal
+from furcate.batch._items import Items
+from furcate.batch._target import target_name
+from furcate.cli._batch_progress import Progress, kinds_told
+from furcate.cli._batch_results import Results, outcome_line
+from furcate.cli._batch_target import Doing, backends_of
+from furcate.cli._loop import Interruption
+from furcate.cli._setup import Setup, make_ready
+from furcate.cli._told import FAILED, INTERRUPTED, WELL, complain, say
+from furcate.orchestrator._config_digests import configuration_digests
+from furcate.orchestrator._engine import Engine
+from furcate.primitives._errors import FurcateError, JournalError, RequestError
+from furcate.primitives._resources import Prompt
+from furcate.report import LiveView
+from furcate.report._live_model import LiveModel
+
+_REMEMBERED = 20
+
+
+@frozen(kw_only=True)
+class Assignment:
+    """Hold everything a job was decided to be, checked.
+
+    Attributes:
+        setup: the configuration.
+        doing: what is done with each item.
+        items: where they come from, `-` for standard input.
+        journal: the file that keeps what is finished.
+        options: how the job is run.
+        results: where results go; None is stdout.
+        order: in which order they go there.
+        fail_fast: whether the first failure ends the job.
+        failed_status: the exit status where items have failed.
+    """
+
+    setup: Setup
+    doing: Doing = field(repr=False)
+    items: str
+    journal: Path
+    options: JobOptions
+    results: Path | None = None
+    order: Order = "ends"
+    fail_fast: bool = False
+    failed_status: int = FAILED
+
+
+class Running:
+    """Run a job once.
+
+    Arguments:
+        assignment: what it is.
+    """
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._given = assignment
+        self._view = LiveView(roots="calls", above=self._above)
+        # What is told of items at the end is told by kinds; thousands of rows would be no help.
+        self._view.model = LiveModel(kept=_REMEMBERED, kept_failed=_REMEMBERED)
+        options = assignment.options
+        self._progress = Progress(limit=options.limit, concurrency=options.concurrency, view=self._view)
+        shared = assignment.results is None and os.isatty(1)
+        self._results = Results(assignment.results, self._view.aside if shared else contextlib.nullcontext)
+        self._signals = 0
+        self._job: Job | None = None
+
+    @property
+    def view(self) -> LiveView:
+        """What shows it: an observer for the engine."""
+        return self._view
+
+    def _above(self, now_s: float, last: bool) -> tuple[str, ...]:
+        if self._job is not None:
+            self._progress.now(self._job.progress)
+        return tuple(self._progress.lines(now_s, last))
+
+    async def run(self, engine: Engine, interruption: Interruption) -> int:
+        """Work on the items to their end, or to where a signal ends that, and give the exit status.
+
+        Arguments:
+            engine: not open; `view` is one of its observers.
+            interruption: the first signal lets what has begun be finished, the second cancels it.
+        """
+        with interruption.scope():
+            await make_ready(self._given.setup, backends_of(self._given.doing, engine))
+            # What a function prints must not end up among the results.
+            with self._results, contextlib.redirect_stdout(sys.stderr):
+                async with engine, self._opened(engine) as job:
+                    await self._work(engine, job, interruption)
+                    return await self._conclude(job)
+        complain("interrupted before any item was begun")
+        return INTERRUPTED
+
+    @asynccontextmanager
+    async def _opened(self, engine: Engine) -> AsyncIterator[Job]:
+        given = self._given
+        items: Items = given.items
+        try:
+            async with open_job(
+                given.doing,
+                items,
+                engine=engine,
+                journal=given.journal,
+                options=given.options,
+                on_event=self._progress.on_event,
+            ) as job:
+                yield job
+        except JournalError as error:
+            if error.reason != "changed":
+                raise
+            raise JournalError(await self._why_changed(error, engine), "changed", path=error.path) from error
+
+    async def _work(self, engine: Engine, job: Job, interruption: Interruption) -> None:
+        enrollment = job.progress.enrollment
+        if self._given.fail_fast and enrollment.malformed:
+            job.cancel()
+            raise RequestError(
+                f"{_items(enrollment.malformed)} cannot be read, and --fail-fast ends the job at the first failure; "
+                f"'furcate batch failures {self._given.journal}' tells which"
+            )
+        self._tell_enrollment(enrollment)
+        status = await job.journal.status()
+        self._job = job
+        self._progress.begin(job.progress, status.failures)
+        interruption.instead = self._give_way
+        try:
+            async with self._view, anyio.create_task_group() as writing:
+                self._view.show_capacity(engine.statistics())
+                writing.start_soon(self._results.keep_writing)
+                await self._follow(job)
+                await self._results.flush()
+                writing.cancel_scope.cancel()
+        finally:
+            interruption.instead = None
+
+    async def _follow(self, job: Job) -> None:
+        """Take outcomes as they come; those of earlier starts come first."""
+        live = self._given.order == "ends"
+        before = job.progress.enrollment
+        if live:
+            async with job.journal.rows("ends") as rows:
+                # The workers have begun: what ended since has an outcome of its own.
+                await self._results.put_rows(rows, most=before.finished + before.failed)
+        async for outcome in job:
+            self._progress.ended(outcome)
+            if live:
+                await self._results.put(outcome_line(outcome))
+            if self._results.problem is not None and job.progress.ended in (None, "all"):
+                job.drain()
+            if self._given.fail_fast and outcome.state == "failed":
+                job.cancel()
+        if not live:
+            async with job.journal.rows("items") as rows:
+                await self._results.put_rows(rows)
+
+    def _give_way(self) -> bool:
+        """Do what a signal asks for: first let what has begun be finished, then cancel it."""
+        assert self._job is not None
+        self._signals += 1
+        running = self._job.progress.running
+        with self._view.aside():
+            if self._signals == 1:
+                self._job.drain()
+                complain(
+                    f"interrupted: no more items are begun, and the {running:,} running ones are finished; "
+                    "once more cancels them, a third time leaves at once"
+                )
+            else:
+                self._job.cancel()
+                complain(
+                    f"interrupted again: {_items(running)} cancelled, to be done again at the next start; "
+                    "once more leaves at once"
+                )
+        return True
+
+    def _tell_enrollment(self, found: Enrollment) -> None:
+        """Tell in what the input differs from what the journal had, and what that means."""
+        journal = self._given.journal
+        if found.finished or found.failed > found.malformed or found.redone or found.gone:
+            failed = found.failed - found.malformed
+            again = (
+                f", {failed:,} failed before ('furcate batch retry {journal}' has them tried again)" if failed else ""
+            )
+            say(f"furcate: {journal} has {found.finished:,} finished items{again}; {found.pending:,} to do")
+        if found.malformed:
+            say(f"furcate: {_items(found.malformed)} cannot be read; the results have the lines and what is wrong")
+        if found.redone:
+            say(f"furcate: {_items(found.redone)} finished before will be done again, since something has changed")
+        elif found.changed or found.outdated:
+            say(f"furcate: {_items(found.changed + found.outdated)} changed since; their results are kept")
+        if found.gone:
+            say(f"furcate: the items no longer have {found.gone:,} of those in the journal")
+
+    async def _conclude(self, job: Job) -> int:
+        """Tell the account of it all, and give the exit status."""
+        given, progress, journal = self._given, job.progress, self._given.journal
+        failed = self._progress.kinds
+        finished = progress.enrollment.finished + progress.finished
+        said = [f"{finished:,} of {progress.enrollment.items:,} items finished"]
+        said += [f"{failed.total():,} failed ({kinds_told(failed)})"] if failed else []
+        say(f"{', '.join(said)}; results in {self._results.name}, journal {journal}")
+        if failed:
+            say(f"'furcate batch failures {journal}' lists them; 'furcate batch retry {journal}' has them tried again")
+        if self._results.problem is not None:
+            reason = self._results.problem.strerror or self._results.problem
+            complain(
+                f"results cannot be written to {self._results.name} any more ({reason}), so no more items were begun; "
+                f"the journal has them all: 'furcate batch results {journal}'"
+            )
+            return FAILED
+        if progress.left:
+            say(f"{_items(progress.left)} left{_because(progress, given)}; the same command goes on")
+        if self._signals and progress.left:
+            return INTERRUPTED
+        if progress.ended in ("cancelled", "failures"):
+            return given.failed_status or FAILED
+        return given.failed_status if failed else WELL
+
+    async def _why_changed(self, error: JournalError, engine: Engine) -> str:
+        """Say what has changed in the words of the command line."""
+        doing, stored = self._given.doing, About()
+        with contextlib.suppress(FurcateError):
+            async with read_journal(error.path) as journal:
+                stored = (await journal.status()).about
+        if stored.target and stored.target != target_name(doing):
+            return (
+                f"this is the journal of target {stored.target!r}; name another by --journal, or, where that is only "
+                "another name for the same, keep its results by --changed keep"
+            )
+        known = configuration_digests(engine._resources, doing if isinstance(doing, Prompt) else None)
+        known["code"] = self._given.options.code
+        other = [name for name in sorted({*stored.digests, *known}) if stored.digests.get(name) != known.get(name)]
+        told = f"; what is another: {', '.join(other)}" if other else ""
+        return f"{error.problem} (--changed redo, or --changed keep){told}"
+
+
+def _items(count: int) -> str:
+    return f"{count:,} {'item' if count == 1 else 'items'}"
+
+
+def _because(progress: JobProgress, given: Assignment) -> str:
+    match progress.ended:
+        case "limit":
+            return f", since --limit is {given.options.limit:,}"
+        case "failures":
+            return f", since more than {given.options.max_failures:,} failed"
+        case "cancelled" if given.fail_fast:
+            return ", since one failed and --fail-fast is set"
+        case _:
+            return ""
