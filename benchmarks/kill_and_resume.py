@@ -51,6 +51,7 @@ async def two_turns(item, job):
     return [first.text, second.text]
 '''
 _LONGEST_S = 120.0
+_LAST_S = 1800.0
 
 Call = tuple[str, str]
 """Which turn, of which item's word."""
@@ -238,12 +239,15 @@ def trial(folder: Path, plan: Plan) -> Report:
         while True:
             mark = len(provider.calls)
             process = _start(folder, plan)
-            if report.killed == plan.kills:
-                if process.wait(_LONGEST_S) != 0:
-                    report.problems.append(f"the last start ended with status {process.returncode}")
-                _check_paid(provider.calls[mark:], paid, report)
-                break
-            alive = _kill_later(process, provider, chance, by_time=report.killed % 2 == 0)
+            try:
+                if report.killed == plan.kills:
+                    if process.wait(_LAST_S) != 0:
+                        report.problems.append(f"the last start ended with status {process.returncode}")
+                    _check_paid(provider.calls[mark:], paid, report)
+                    break
+                alive = _kill_later(process, provider, chance, by_time=report.killed % 2 == 0)
+            finally:
+                process.kill()
             _check_paid(provider.calls[mark:], paid, report)
             if not alive:
                 said = (folder / "stderr.txt").read_text().strip().splitlines()[-2:]

@@ -32,7 +32,7 @@ import anyio
 from attrs import define, frozen
 
 import furcate
-from furcate.batch import JobOptions, open_job
+from furcate.batch import ItemJob, JobOptions, open_job
 
 _STUB = """
 import anyio
@@ -49,6 +49,7 @@ async def main():
 
 anyio.run(main)
 """
+_ANSWER_S = 0.001
 _LOOK_S = 0.05
 
 
@@ -60,12 +61,14 @@ class Plan:
         items: how many there are.
         size: of each item's text, in bytes.
         concurrency: how many are worked on at once.
+        asking: every how-many-th item asks the stub; the others wait for as long as it takes.
         traced: whether memory is what Python allocates, as tracemalloc counts it, or what the process has grown by.
     """
 
     items: int = 100_000
     size: int = 1000
     concurrency: int = 50
+    asking: int = 1
     traced: bool = False
 
 
@@ -132,10 +135,17 @@ async def measure(folder: Path, plan: Plan, base_url: str) -> Figures:
     if plan.traced:
         tracemalloc.start()
     before = _memory(plan)
+
+    async def ask(item: dict[str, str], job: ItemJob) -> str:
+        if job.line % plan.asking:
+            await anyio.sleep(_ANSWER_S)
+            return "waited"
+        return (await job.engine.run(furcate.Request("say", vars=item))).text
+
     began_s = anyio.current_time()
     options = JobOptions(concurrency=plan.concurrency)
     engine, items, journal = engine_on(base_url), folder / "items.jsonl", folder / "job.journal"
-    async with engine, open_job("say", items, engine=engine, journal=journal, options=options) as job:
+    async with engine, open_job(ask, items, engine=engine, journal=journal, options=options) as job:
         opened_s = anyio.current_time()
         figures.known_s = opened_s - began_s
         async with _watched(figures, plan, before):

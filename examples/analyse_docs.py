@@ -8,6 +8,10 @@ run asks at most three times; what is still open is asked by the next run on the
     python examples/analyse_docs.py click
     python examples/analyse_docs.py click --config furcate.toml --profile careful --loop trio
 
+As a batch job, many packages are questioned, each once, and the journal of the job is the notebook:
+
+    cd examples && furcate batch analyse_docs:analyse_item batch/packages.jsonl
+
 Without ``--config`` it asks furcate's embedded model, fetched at its first use, which is too small to be right.
 """
 
@@ -23,6 +27,7 @@ import click
 from attrs import define, field, frozen
 
 import furcate
+from furcate.batch import ItemJob
 
 QUESTIONS = {
     "purpose": "What does the package do?",
@@ -68,11 +73,22 @@ class Notebook:
 
 
 @define
+class Findings:
+    """Keep findings in memory, where somebody else sees to it that they last."""
+
+    entries: list[dict[str, object]] = field(factory=list)
+
+    def record(self, entry: dict[str, object]) -> None:
+        """Add an entry."""
+        self.entries.append(entry)
+
+
+@define
 class Analysis:
     """Direct the questions about one text."""
 
     text: str
-    notebook: Notebook
+    notebook: Notebook | Findings
     profile: str
     open: list[str]
     doubted: bool = False
@@ -134,10 +150,31 @@ async def analyse(engine: furcate.Engine, text: str, notebook: Notebook, profile
     analysis = Analysis(text, notebook, profile, [topic for topic in QUESTIONS if topic not in settled])
     if not analysis.open:
         return furcate.Outcome.STOPPED
-    message = f"Here begins the description of a Python package:\n\n{text}\n\nName its subject in one sentence."
-    opening = await engine.run(furcate.Request(profile=profile, messages=message, capture=True))
-    coordinator = furcate.Coordinator(engine, opening.exchange, analysis.next_action, additional_turns=TURNS)
+    return await conduct(engine, analysis, TURNS)
+
+
+async def conduct(engine: furcate.Engine, analysis: Analysis, turns: int) -> furcate.Outcome:
+    """Let the model read the text, and ask what is open about it."""
+    message = (
+        f"Here begins the description of a Python package:\n\n{analysis.text}\n\nName its subject in one sentence."
+    )
+    opening = await engine.run(furcate.Request(profile=analysis.profile, messages=message, capture=True))
+    coordinator = furcate.Coordinator(engine, opening.exchange, analysis.next_action, additional_turns=turns)
     return await coordinator.run()
+
+
+async def analyse_item(item: dict[str, str], job: ItemJob) -> dict[str, object]:
+    """Question one package, as an item of a batch job: ``{"id": ..., "package": ..., "profile": ...}``.
+
+    Each question may be asked twice, since no other run is to come. An item that is interrupted is done again from its
+    beginning, and is not charged again for what it had been answered.
+    """
+    text = description(item["package"], 1200)
+    findings = Findings()
+    analysis = Analysis(text, findings, item.get("profile", "local"), list(QUESTIONS))
+    await conduct(job.engine, analysis, 2 * len(QUESTIONS))
+    settled = [entry["topic"] for entry in findings.entries if entry["settled"]]
+    return {"package": item["package"], "settled": settled, "findings": findings.entries}
 
 
 def make_engine(config: Path | None) -> furcate.Engine:

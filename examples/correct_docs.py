@@ -8,6 +8,10 @@ that keeps them gets a second look by the model. In the end a correction is kept
     python examples/correct_docs.py shutil
     python examples/correct_docs.py shutil --config furcate.toml --profile careful --loop trio
 
+As a batch job, many modules are corrected, each once:
+
+    cd examples && furcate batch correct_docs:correct_item batch/modules.jsonl
+
 Without ``--config`` it asks furcate's embedded model, fetched at its first use, which is too small to be right.
 """
 
@@ -23,6 +27,7 @@ import click
 from attrs import define, field, frozen
 
 import furcate
+from furcate.batch import ItemJob
 
 RULES = (
     "A docstring names every parameter. "
@@ -157,6 +162,24 @@ async def correct(
         if error is not None:
             correction.verdict, correction.reason = "failed", str(error)
     return corrections
+
+
+async def correct_item(item: dict[str, str], job: ItemJob) -> dict[str, object]:
+    """Correct one module, as an item of a batch job: ``{"id": ..., "module": ..., "profile": ...}``.
+
+    A branch that failed lets the whole item fail, so that ``furcate batch retry`` has it done again; what the other
+    branches were answered is in the job's journal then, and is not asked again.
+    """
+    functions = faulty_functions(item["module"])[:4]
+    corrections = await correct(job.engine, functions, job.group, item.get("profile", "local"))
+    for name, correction in corrections.items():
+        if correction.verdict == "failed":
+            raise RuntimeError(f"{name}: {correction.reason}")
+    told = {
+        name: {"verdict": correction.verdict, "docstring": correction.proposal, "reason": correction.reason}
+        for name, correction in corrections.items()
+    }
+    return {"module": item["module"], "functions": told}
 
 
 def make_engine(config: Path | None) -> furcate.Engine:

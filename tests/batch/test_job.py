@@ -12,7 +12,7 @@ import pytest
 import furcate
 from furcate.batch import JobOptions, open_job, read_journal
 from furcate.primitives._errors import ItemsError, JournalError
-from furcate.testing import StubProvider, answer, error
+from furcate.testing import PromptCache, StubProvider, answer, error
 
 pytestmark = pytest.mark.anyio
 
@@ -526,3 +526,28 @@ async def test_a_prompt_need_not_be_configured(tmp_path: Path) -> None:
                 pass
     assert told == {"i0": "w0", "i1": "w1"}
     assert (heard["i0", "RunStarted"], heard["i1", "RunFinished"]) == (1, 1)
+
+
+@pytest.mark.parametrize("hinted", [True, False])
+async def test_items_that_begin_alike_share_the_price_of_it(tmp_path: Path, hinted: bool) -> None:
+    """Up to a cache hint one item reads what all begin with, and the others find it; without a hint nobody waits."""
+    hint = furcate.CacheHint() if hinted else None
+    long = furcate.Prompt(
+        "say",
+        [furcate.MessageTemplate("system", "word " * 1500, hint), furcate.MessageTemplate("user", "Say {{ word }}.")],
+        profile="p",
+    )
+    items = numbered(tmp_path / "items.jsonl", 8)
+    cache = PromptCache(min_tokens=1024)
+    async with StubProvider(cache.before(answer("ok"))) as stub:
+        backend = furcate.Backend("stub", base_url=stub.base_url, dialect="anthropic-messages", capacity=8)
+        async with furcate.Engine(
+            backends=[backend], profiles=[furcate.Profile("p", "stub", "m")], prompts=[long]
+        ) as engine:
+            async with open_job("say", items, engine=engine, journal=tmp_path / "job.db") as job:
+                await job.run()
+    assert job.progress.finished == 8
+    if hinted:
+        assert cache.tokens_read < 2 * 1500
+    else:
+        assert cache.tokens_read > 8 * 1500

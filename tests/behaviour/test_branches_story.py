@@ -150,6 +150,21 @@ async def test_a_bounded_number_of_branches_is_active(engine_for, ask) -> None:
     assert len(branches) == 40
 
 
+async def test_a_branchs_name_forges_no_line_of_the_log(engine_for, ask, caplog) -> None:
+    """Names come from files and users: what would begin a line or move the cursor is shown as something else."""
+
+    async def fails(turn: furcate.Turn) -> furcate.Stop:
+        raise ValueError("no")
+
+    async with StubProvider(answer("ok")) as stub, engine_for(stub) as engine:
+        exchange = (await engine.run(ask(capture=True))).exchange
+        async with furcate.open_branches(engine, exchange) as branches:
+            branches.start_soon(fails, additional_turns=0, name="n\nWARNING forged\x1b[2J")
+    [record] = [record for record in caplog.records if "failed" in record.getMessage()]
+    assert record.getMessage().isprintable()
+    assert "forged" in record.getMessage()
+
+
 async def test_a_branch_that_waited_has_the_context_it_was_started_in(engine_for, ask) -> None:
     """Whoever lets it in has set other variables by then; what stood around `start_soon` is what it sees."""
     place: ContextVar[str] = ContextVar("place")

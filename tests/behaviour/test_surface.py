@@ -119,6 +119,7 @@ def test_results_and_preparations_say_what_they_say() -> None:
         "run_id",
         "message",
         "stop_reason",
+        "stop_detail",
         "validation",
         "usage",
         "attempts",

@@ -27,6 +27,7 @@ from furcate.batch._target import ItemJob, Target, failure_of, function_of, targ
 from furcate.groups import Group
 from furcate.orchestrator._config_digests import configuration_digests
 from furcate.orchestrator._engine import Engine
+from furcate.orchestrator._priming import priming
 from furcate.primitives._checks import check_instance, whole
 from furcate.primitives._errors import FurcateError
 from furcate.primitives._json import Plain
@@ -254,7 +255,9 @@ class Job:
             engine = self._engine._for_work(Share(), calls, observers)
             job = ItemJob(engine=engine, group=group, item_id=item.id, line=item.line)
             try:
-                value = await self._target(item.value, job)
+                # Items that begin alike, up to a cache hint, let one of them read that first.
+                with priming():
+                    value = await self._target(item.value, job)
                 result = encode(value)
             except Exception as error:
                 return await self._fail(item, error, calls=calls, keeper=keeper)

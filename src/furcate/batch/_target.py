@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import field, frozen
 
@@ -35,7 +35,7 @@ class ItemJob:
     line: int
 
 
-Target: TypeAlias = Callable[[Plain, ItemJob], Awaitable[Json]]
+Target: TypeAlias = Callable[[Any, ItemJob], Awaitable[Json]]
 """An async function that is given an item's value and what to work with, and returns a JSON value."""
 
 

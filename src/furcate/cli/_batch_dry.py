@@ -101,7 +101,7 @@ async def rehearse(assignment: Assignment, engine: Engine) -> int:
                 await journal.enroll(source)
         with contextlib.redirect_stdout(sys.stderr):
             async for item in source:
-                failure = await _rehearsed(item, target, engine, account)
+                failure = await _rehearsed(item, target, engine, account=account)
                 if failure is not None:
                     kinds[failure.kind] = kinds.get(failure.kind, 0) + 1
                     await write_whole(_line(item, failure), 1)
@@ -111,7 +111,7 @@ async def rehearse(assignment: Assignment, engine: Engine) -> int:
     return sum(kinds.values())
 
 
-async def _rehearsed(item: Item | BadItem, target: Target, engine: Engine, account: _Account) -> ItemFailure | None:
+async def _rehearsed(item: Item | BadItem, target: Target, engine: Engine, *, account: _Account) -> ItemFailure | None:
     """Take an item as far as its first request, and tell why it does not come there."""
     if isinstance(item, BadItem):
         return ItemFailure(MALFORMED, item.problem)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
 from pathlib import Path
 from typing import TypeAlias
 
 import attrs
 from attrs import frozen
 
-from furcate.batch import Target
+from furcate.batch import ItemJob, Target
 from furcate.batch._target import target_name
-from furcate.cli._callables import find_object
+from furcate.cli._callables import CallableError, find_object
 from furcate.cli._files import module_file
 from furcate.cli._setup import Setup
 from furcate.orchestrator._config import check_resources
 from furcate.orchestrator._engine import Engine
 from furcate.primitives._errors import RequestError
+from furcate.primitives._json import Json, Plain
 from furcate.primitives._resources import Backend, MessageTemplate, Prompt
 
 Doing: TypeAlias = Target | Prompt
@@ -94,7 +95,24 @@ def _function(name: str) -> Target:
         target_name(target)
     except TypeError as error:
         raise RequestError(f"target {name}: {error}") from error
-    return target
+    return _guarded(target, name)
+
+
+def _guarded(target: Target, name: str) -> Target:
+    """Let an item fail whose function wants to leave the program; it would take all the others along."""
+
+    async def guarded(item: Plain, job: ItemJob) -> Json:
+        try:
+            return await target(item, job)
+        except SystemExit as leaving:
+            raise CallableError(
+                f"the function tried to leave the program (SystemExit {leaving.code}); let it raise an error, or return"
+            ) from leaving
+
+    # The journal knows the target by what it was called on the command line.
+    guarded.__module__, guarded.__qualname__ = name.split(":", 1)
+    guarded.__wrapped__ = target  # type: ignore[attr-defined]  # where inspect looks for it
+    return guarded
 
 
 def backends_of(doing: Doing, engine: Engine) -> tuple[Backend, ...]:
@@ -108,5 +126,4 @@ def backends_of(doing: Doing, engine: Engine) -> tuple[Backend, ...]:
 
 def file_of(doing: Doing) -> Path | None:
     """Give the file in which a function's module stands; None for a prompt."""
-    function: Callable[..., object] | Prompt = doing
-    return None if isinstance(function, Prompt) else module_file(function)
+    return None if isinstance(doing, Prompt) else module_file(inspect.unwrap(doing))

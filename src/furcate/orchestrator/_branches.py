@@ -29,6 +29,7 @@ from furcate.primitives._observations import (
     RunStatus,
     checked_listeners,
 )
+from furcate.primitives._printable import printable
 from furcate.primitives._result import Result
 
 _log = logging.getLogger("furcate")
@@ -245,7 +246,8 @@ class Branches:
             branch.status, branch.error = "failed", error
             # Our own errors say all in a sentence; what an application's callback raised is found by its traceback.
             trace = None if isinstance(error, FurcateError) else error
-            _log.error("branch %s failed: %s", branch.name or "(unnamed)", error, exc_info=trace)
+            called = printable(branch.name) if branch.name else "(unnamed)"
+            _log.error("branch %s failed: %s", called, error, exc_info=trace)
             if self._on_failure == "cancel":
                 raise
         except BaseException as error:
