@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from furcate.local import OfflineError, fetch
 from furcate.testing import virtual_backend
+from furcate.transport import TRANSPORTS, make_transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,6 +46,33 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
     if request.node.get_closest_marker("virtual_time"):
         return virtual_backend(request.param)
     return request.param, {"debug": True} if request.param == "asyncio" else {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the async tests of a file that uses ``each_transport`` with every transport that an event loop has."""
+    if {"anyio_backend", "each_transport"} <= set(metafunc.fixturenames):
+        metafunc.parametrize("each_transport", TRANSPORTS, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what there is not: aiohttp on trio."""
+    items[:] = [item for item in items if not _is_nowhere(getattr(getattr(item, "callspec", None), "params", {}))]
+
+
+def _is_nowhere(params: dict[str, object]) -> bool:
+    # Where cancellation is swept, the event loop is the first thing that a way says.
+    way = params.get("way")
+    loop = way[0] if isinstance(way, tuple) else params.get("anyio_backend")
+    return (loop, params.get("each_transport")) == ("trio", "aiohttp")
+
+
+@pytest.fixture
+def each_transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """Make every engine send with the transport whose turn it is; None leaves the choice to the engine."""
+    name = getattr(request, "param", None)
+    if name is not None:
+        monkeypatch.setattr("furcate.orchestrator._engine.make_transport", lambda _: make_transport(name))
+    return name
 
 
 @pytest.fixture

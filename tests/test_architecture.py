@@ -25,6 +25,7 @@ PARAMETERS_BY_PLACE = 3
 IMPORTS_INSIDE = {
     "orchestrator/_embedded.py",
     "observers/_otel_setup.py",
+    "transport/_choice.py",
     # What a program may never use, and what takes long to load: dialects that it does not speak, telemetry.
     "dialects/_table.py",
     "observers/__init__.py",

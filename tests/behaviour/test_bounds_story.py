@@ -19,7 +19,7 @@ from furcate.testing import (
     steps,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_transport")]
 
 ONCE = furcate.RetryPolicy(attempts=1)
 MIB = 2**20

@@ -12,7 +12,7 @@ import pytest
 import furcate
 from furcate.testing import Answer, Cut, Hold, StubProvider, StubRequest, answer, error, sweep
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_transport")]
 
 CONTRACT = furcate.Contract({"type": "object", "required": ["a"]}, repairs=1)
 STILL_THERE = "Still there?"

@@ -20,7 +20,7 @@ from furcate.testing import Reset, Silence, StubProvider, Wire, answer, error, n
 
 trustme = pytest.importorskip("trustme", reason="certificates for these tests are made by trustme")
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_transport")]
 
 NO_REPEATS = furcate.RetryPolicy(attempts=1)
 

@@ -9,7 +9,7 @@ from anyio.abc import SocketAttribute
 import furcate
 from furcate.testing import Head, Silence, StubProvider, answer, events, html_error, no_head, steps
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_transport")]
 
 # Long enough for the first connection of an engine on a busy machine.
 SHORT = furcate.TimeLimits(first_event_s=0.5, idle_s=0.5)

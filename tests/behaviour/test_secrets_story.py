@@ -14,7 +14,7 @@ from rich.traceback import Traceback
 import furcate
 from furcate.testing import StubProvider, answer, error, html_error, no_head, raw, refusing
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_transport")]
 
 ONCE = furcate.RetryPolicy(attempts=1)
 
@@ -77,7 +77,7 @@ def as_rich_shows_it(error: BaseException) -> str:
 def everything_logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     """Hear all loggers, those of the HTTP libraries too."""
     caplog.set_level(logging.DEBUG)
-    for name in ("furcate", "httpx2", "httpcore2"):
+    for name in ("furcate", "httpx2", "httpcore2", "aiohttp", "asyncio"):
         caplog.set_level(logging.DEBUG, name)
     return caplog
 

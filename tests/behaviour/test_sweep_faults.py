@@ -36,7 +36,7 @@ from furcate.testing import (
     sweep,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_transport")]
 
 GOOD = '{"a": 1}'
 STILL_THERE = "Still there?"

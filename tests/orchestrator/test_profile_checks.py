@@ -98,7 +98,7 @@ def test_a_wrong_declaration_fails_before_anything_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
 ) -> None:
     """Both ways of making an engine refuse it before the engine has a transport."""
-    monkeypatch.setattr("furcate.orchestrator._engine.HttpTransport", _never)
+    monkeypatch.setattr("furcate.orchestrator._engine.make_transport", _never)
     assert faults(tmp_path, named(*names)) != []
     with pytest.raises(ConfigError, match="server_tools"):
         furcate.Engine.from_config(tmp_path / "furcate.toml")

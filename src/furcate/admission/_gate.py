@@ -99,6 +99,16 @@ class Gate:
         self._wake(())
         return longer
 
+    @property
+    def limit(self) -> int:
+        """How many places may be held now, from 1 to the capacity."""
+        return self._ledger.limit
+
+    @property
+    def paused_s(self) -> float:
+        """For how long nobody is admitted, in seconds; 0 where nothing holds the backend up."""
+        return self._ledger.paused_s(_now_s() if _loop() == self._loop else -inf)
+
     def statistics(self) -> AdmissionStatistics:
         """Count places and waiters, and tell what holds them up.
 

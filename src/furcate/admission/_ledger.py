@@ -240,6 +240,15 @@ class Ledger(Generic[TicketT]):
         head = (self._returning or self._arriving).head()
         return (head[0], self._held_up_s(head[1])) if head is not None else None
 
+    @property
+    def limit(self) -> int:
+        """How many places may be held now."""
+        return self._limit.places
+
+    def paused_s(self, now_s: float) -> float:
+        """Tell for how long nobody is admitted, in seconds; 0 where nothing holds the backend up."""
+        return max(0.0, self._paused_until_s - max(self._now_s, now_s))
+
     def statistics(self, *, now_s: float = 0.0) -> AdmissionStatistics:
         """Count places and waiters, and tell what holds them up."""
         self._advance(now_s)

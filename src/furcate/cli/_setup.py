@@ -56,6 +56,7 @@ class Setup:
             profiles=made.profiles.values(),
             prompts=made.prompts.values(),
             observers=observers,
+            transport=made.transport,
         )
 
     @property

@@ -10,7 +10,7 @@ import anyio
 import attrs
 from attrs import field, frozen
 
-from furcate.dialects import Assembler, Dialect
+from furcate.dialects import Assembler, Dialect, StreamDecoder
 from furcate.orchestrator._tape import Tape
 from furcate.primitives._errors import RequestError
 from furcate.primitives._json import TooDeep
@@ -29,7 +29,7 @@ from furcate.primitives._stream import (
 )
 from furcate.primitives._usage import Usage
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
-from furcate.transport import Call, HttpTransport, ProviderCall, ReplayedCall, Transported
+from furcate.transport import Call, ProviderCall, ReplayedCall, Transport, Transported
 
 _MOST_BODY_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 256 * 1024
@@ -79,9 +79,7 @@ class AttemptRun:
         self._backend = backend
         self._dialect = dialect
         self._limits: TimeLimits = backend.limits
-        # Work that an earlier attempt or run has begun ends under what was noted at its start.
-        self._open_activities = call.open_activities
-        self._decoder = dialect.decoder(call.origin, backend.unknown_content, open_activities=self._open_activities)
+        self._decoder: StreamDecoder | None = None
         self._ended = False
         self._key: str | None = None
         self._streamed_bytes = 0
@@ -112,7 +110,7 @@ class AttemptRun:
 
     async def events(
         self,
-        transport: HttpTransport,
+        transport: Transport,
         address: Callable[[], Awaitable[Address]],
         credential: Credential,
         *,
@@ -156,7 +154,7 @@ class AttemptRun:
 
     async def _call_of(
         self,
-        transport: HttpTransport,
+        transport: Transport,
         address: Callable[[], Awaitable[Address]],
         credential: Credential,
         *,
@@ -198,12 +196,17 @@ class AttemptRun:
             self._ended = True
             body = await self._body(call, _MOST_BODY_BYTES)
             return self._dialect.decode_whole(
-                body, self._call.origin, self._backend.unknown_content, open_activities=self._open_activities
+                body, self._call.origin, self._backend.unknown_content, open_activities=self._call.open_activities
             )
         data = await self._receive(call)
         self._streamed_bytes += len(data)
         if self._streamed_bytes > _MOST_STREAM_BYTES:
             raise AttemptFailed(_too_large(f"{_MOST_STREAM_BYTES:,} bytes"))
+        if self._decoder is None:
+            # Work that an earlier attempt or run has begun ends under what was noted at its start.
+            self._decoder = self._dialect.decoder(
+                self._call.origin, self._backend.unknown_content, open_activities=self._call.open_activities
+            )
         events = self._decoder.feed(data) if data else self._decoder.finish()
         self._ended = not data or self._decoder.done
         return events

@@ -30,10 +30,12 @@ from furcate.orchestrator._config_tables import (
     read_text,
     read_tool,
 )
+from furcate.orchestrator._config_transport import TRANSPORT, read_transport
 from furcate.primitives._errors import ConfigError
 from furcate.primitives._resources import Backend, Profile, Prompt
 from furcate.primitives._settings import Tool
 from furcate.primitives._telemetry import OTelSettings
+from furcate.transport import TransportName
 
 _TABLES = ("backends", "profiles", "prompts", "tools")
 _Thing = TypeVar("_Thing", Backend, Profile, Prompt, Tool)
@@ -52,6 +54,7 @@ class Resources:
         profiles: the profiles by name; each names a backend that is there.
         prompts: the prompts by name; each names no profile, or one that is there.
         otel: where telemetry goes; None where the file has no table ``[otel]``. Whoever makes the engine sees to it.
+        transport: the HTTP library to send with; None leaves the choice to the event loop.
         where: the file, or ``Engine(...)``.
         warnings: what is allowed but better done otherwise, one sentence each; never a credential.
     """
@@ -61,6 +64,7 @@ class Resources:
     prompts: Mapping[str, Prompt] = field(converter=_read_only)
     where: str
     otel: OTelSettings | None = None
+    transport: TransportName | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -99,6 +103,7 @@ def check_resources(
     *,
     where: str,
     dialects: Collection[str] = DIALECTS,
+    transport: TransportName | None = None,
 ) -> Resources:
     """Check resources that were made in Python.
 
@@ -108,6 +113,7 @@ def check_resources(
         prompts: may name these profiles only.
         where: how to call the place in errors.
         dialects: names of the dialects there are.
+        transport: the HTTP library to send with, if it is chosen.
 
     Raises:
         ConfigError: the first thing that is wrong, with what else is wrong in its `others`.
@@ -117,8 +123,9 @@ def check_resources(
     made_profiles = _by_name(report, "profiles", profiles, wanted=Profile)
     made_prompts = _by_name(report, "prompts", prompts, wanted=Prompt)
     resources = _checked(report, made_backends, made_profiles, prompts=made_prompts, dialects=dialects)
+    chosen = read_transport(report, transport)
     report.raise_first()
-    return resources
+    return attrs.evolve(resources, transport=chosen)
 
 
 def _by_name(report: Report, kind: str, things: Iterable[_Thing], *, wanted: type[_Thing]) -> dict[str, _Thing | None]:
@@ -138,6 +145,8 @@ def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tup
     content = read_toml(report, path)
     tables = _tables(report, content, beside)
     otel = read_otel(report, content.get(OTEL)) if content is not None and OTEL not in beside else None
+    given = content.get(TRANSPORT) if content is not None and TRANSPORT not in beside else None
+    transport = read_transport(report, given)
     tools = _read(report, "tools", tables, reader=read_tool)
     for name, tool in tools.items():
         if tool is not None:
@@ -147,7 +156,8 @@ def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tup
     profiles = _read(report, "profiles", tables, reader=lambda t, name: read_profile(t, name, around))
     prompts = _read(report, "prompts", tables, reader=lambda t, name: read_prompt(t, name, around))
     resources = _checked(report, backends, profiles, prompts=prompts, dialects=dialects)
-    return attrs.evolve(resources, otel=otel, warnings=_warnings(report.where, backends)), report
+    warnings = _warnings(report.where, backends)
+    return attrs.evolve(resources, otel=otel, transport=transport, warnings=warnings), report
 
 
 def read_toml(report: Report, path: Path) -> dict[str, Any] | None:
@@ -169,10 +179,10 @@ def _tables(report: Report, content: dict[str, Any] | None, beside: Collection[s
     if content is None:
         return tables
     for kind, named in content.items():
-        if kind in beside or kind == OTEL:
+        if kind in beside or kind in (OTEL, TRANSPORT):
             continue
         if kind not in tables:
-            report.add("", kind, "unknown table", remedy=guess(kind, (*_TABLES, OTEL), "known tables"))
+            report.add("", kind, "unknown table", remedy=guess(kind, (*_TABLES, OTEL, TRANSPORT), "known"))
         elif not isinstance(named, dict):
             report.add("", kind, f"found {described(named)}", remedy=f"give tables such as [{kind}.NAME]")
         else:

@@ -16,29 +16,46 @@ from furcate.orchestrator._config_read import (
     text_table,
     whole,
 )
-from furcate.primitives._telemetry import LEAST_CONTENT_LIMIT, OTelSettings
+from furcate.primitives._telemetry import (
+    FLUSH_BOUND_S,
+    LEAST_CONTENT_LIMIT,
+    OTelSettings,
+    endpoint_fault,
+    header_fault,
+)
 
 OTEL = "otel"
 
 
 def _endpoint(value: object) -> str:
     url = text(value)
-    if not url.startswith(("http://", "https://")):
-        raise Wrong("no URL of a collector", 'give one such as "http://localhost:4318"')
+    fault = endpoint_fault(url)
+    if fault is not None:
+        raise Wrong(*fault)
     return url
 
 
-def _flush(value: object) -> float:
-    found = seconds(value)
-    if found >= 3600:
-        raise Wrong(f"{found:g} is out of bounds", "give less than 3600 seconds")
+def _headers(value: object) -> dict[str, str]:
+    found = text_table(value)
+    for name, content in found.items():
+        fault = header_fault(name, content)
+        if fault is not None:
+            raise Wrong(*fault)
     return found
+
+
+def _flush(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return seconds(value)
+    if not 0 < value < FLUSH_BOUND_S:
+        raise Wrong(f"{value:g} is out of bounds", "give more than 0 seconds and less than 3600 seconds")
+    return value
 
 
 _KEYS: dict[str, Reader] = {
     "service_name": text,
     "endpoint": _endpoint,
-    "headers": text_table,
+    "headers": _headers,
     "metrics": flag,
     "capture_content": flag,
     "content_limit": whole(LEAST_CONTENT_LIMIT),

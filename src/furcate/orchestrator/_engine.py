@@ -32,14 +32,14 @@ from furcate.primitives._request import Request
 from furcate.primitives._resources import Backend, Profile, Prompt
 from furcate.primitives._result import Result
 from furcate.primitives._wire import Address
-from furcate.transport import HttpTransport
+from furcate.transport import Transport, TransportName, make_transport
 
 
 @define
 class _State:
-    """Tell whether an engine is open, and on which event loop."""
+    """Hold what an engine sends with while it is open, and on which event loop that is."""
 
-    open: bool = False
+    transport: Transport | None = None
     loop: anyio.lowlevel.EventLoopToken | None = None
 
 
@@ -54,6 +54,8 @@ class Engine:
         profiles: models on them.
         prompts: message templates.
         observers: told of every run of this engine.
+        transport: the HTTP library to send with; None takes ``aiohttp`` on asyncio where the extra ``quick`` is
+            installed, and ``httpx2`` elsewhere.
 
     Raises:
         ConfigError: something is wrong or names something that is not there; nothing was opened.
@@ -67,8 +69,9 @@ class Engine:
         profiles: Iterable[Profile] = (),
         prompts: Iterable[Prompt] = (),
         observers: Iterable[Listener] = (),
+        transport: TransportName | None = None,
     ) -> None:
-        resources = check_resources(backends, profiles, prompts, where="Engine(...)")
+        resources = check_resources(backends, profiles, prompts, where="Engine(...)", transport=transport)
         self._set_up(resources, observers)
 
     @classmethod
@@ -93,7 +96,6 @@ class Engine:
         self._resources = resources
         self._listeners = Listeners(checked_listeners(observers))
         self._health = {name: Health(backend, self._listeners) for name, backend in resources.backends.items()}
-        self._transport = HttpTransport()
         self._servers: dict[str, Server] = {}
         self._runtime_id = uuid4().hex
         self._share: Share | None = None
@@ -116,24 +118,26 @@ class Engine:
         return engine
 
     async def __aenter__(self) -> Engine:
-        if self._state.open:
+        if self._state.transport is not None:
             raise MisuseError("this engine is open already; enter it once and share it between tasks")
-        await self._transport.__aenter__()
+        transport = make_transport(self._resources.transport)
+        await transport.__aenter__()
         self._primer.forget()
         if any(backend.kind == "remote" for backend in self._resources.backends.values()):
-            self._transport.warm_up()
+            transport.warm_up()
         self._state.loop = anyio.lowlevel.current_token()
-        self._state.open = True
+        self._state.transport = transport
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._state.open = False
+        transport, self._state.transport = self._state.transport, None
         servers = tuple(self._servers.values())
         self._servers.clear()
         try:
-            await self._transport.__aexit__(kind, error, trace)
+            if transport is not None:
+                await transport.__aexit__(kind, error, trace)
         finally:
             with anyio.CancelScope(shield=True):
                 for server in servers:
@@ -198,14 +202,15 @@ class Engine:
         return self._run_of(plan, scope_id=scope_id, streamed=streamed)
 
     def _run_of(self, plan: Plan, *, scope_id: str | None = None, streamed: bool = False) -> Run:
-        if not self._state.open:
+        transport = self._state.transport
+        if transport is None:
             raise MisuseError("the engine is not open; use it inside 'async with engine:'")
         if anyio.lowlevel.current_token() != self._state.loop:
             raise MisuseError("the engine is open on another event loop; give each loop an engine of its own")
         means = Means(
             dialect=dialect_named(plan.backend.dialect),
             health=self._health[plan.backend.name],
-            transport=self._transport,
+            transport=transport,
             address=self._address_of(plan.backend),
             listeners=self._listeners.with_ranks(plan.request.groups, plan.request.observers),
             runtime_id=self._runtime_id,

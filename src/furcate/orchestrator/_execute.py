@@ -60,7 +60,7 @@ from furcate.primitives._receipt import Failed
 from furcate.primitives._result import Attempt, Fault, Result
 from furcate.primitives._stream import AttemptRestarted, HostedTransition, Stopped, StreamEvent
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ModelCall, WireRequest
-from furcate.transport import HttpTransport, TransportService, native_sha256, partition_reasoning
+from furcate.transport import Transport, TransportService, native_sha256, partition_reasoning
 from furcate.validation import repair_note
 
 _log = logging.getLogger("furcate")
@@ -80,7 +80,7 @@ class Means:
 
     dialect: Dialect
     health: Health
-    transport: HttpTransport
+    transport: Transport
     address: Callable[[], Awaitable[Address]]
     listeners: Listeners
     runtime_id: str
@@ -142,6 +142,11 @@ class Run:
         self._service = TransportService(
             origin_of(plan), means.runtime_id, max_result_bytes=plan.backend.max_result_bytes
         )
+
+    @property
+    def recorded(self) -> bool:
+        """Whether its first answer is there already, so that the provider will not read its request."""
+        return not self._attempts and self._tape(self._plan.call).recorded is not None
 
     @property
     def partial(self) -> Message | None:

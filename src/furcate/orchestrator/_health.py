@@ -53,7 +53,7 @@ class Health:
         Raises:
             AttemptFailed: the pause ends beyond the caller's deadline, or the policy's bound for trying again.
         """
-        left_s = self.gate.statistics().paused_s
+        left_s = self.gate.paused_s
         if left_s == 0.0:
             return
         deadline = anyio.current_effective_deadline()
@@ -88,14 +88,14 @@ class Health:
         if counted.sure:
             lease.correct(counted.tokens)
         failure = record.failure
-        before = self.gate.statistics().limit
+        before = self.gate.limit
         if failure is None and record.status == "succeeded":
             lease.succeeded()
         elif failure is not None and failure.reason in _ASKED_TOO_MUCH:
             lease.throttled()
         if failure is not None and failure.wait_s is not None:
             self._pause(failure, failure.wait_s)
-        limit = self.gate.statistics().limit
+        limit = self.gate.limit
         if limit != before:
             self._listeners.tell(
                 BackendLimited(backend=self._backend.name, limit=limit, before=before, capacity=self._backend.capacity)

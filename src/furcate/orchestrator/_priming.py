@@ -210,7 +210,7 @@ class Primer:
         Cancellation while it waits leaves nothing behind: the run has not begun.
         """
         opening = opening_of(run._plan)
-        if opening is None:
+        if opening is None or run.recorded:
             return await run.complete()
         reading = await self._others_first(opening)
         if reading is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from furcate.primitives._calls import CallLog, RecordedCall
 from furcate.primitives._wire import Failure
-from furcate.transport import Call, HttpCall, KeptCall
+from furcate.transport import Call, KeptCall
 
 
 class Tape:
@@ -30,7 +30,7 @@ class Tape:
         if found is not None and found.body_sha256 == body_sha256:
             self.recorded = found
 
-    def through(self, call: HttpCall) -> Call:
+    def through(self, call: Call) -> Call:
         """Give the call to read from, which keeps what passes where there is a log."""
         if self._log is None:
             return call

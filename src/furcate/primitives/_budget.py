@@ -61,6 +61,8 @@ def checked_budgets(budgets: Iterable[Spending]) -> tuple[Spending, ...]:
     Raises:
         TypeError: one of them is none.
     """
+    if not budgets and isinstance(budgets, (tuple, list)):
+        return ()
     if isinstance(budgets, Spending):
         raise TypeError("budgets are given as a list or tuple, even a single one")
     found = tuple(budgets)

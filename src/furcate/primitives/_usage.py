@@ -60,6 +60,8 @@ class Usage:
     def total(cls, terms: Iterable[Usage]) -> Usage:
         """Add up usages; a count that only some terms know is a lower bound, one that none knows stays unknown."""
         listed = tuple(terms)
+        if len(listed) == 1:
+            return listed[0]
         counts: dict[str, int] = {}
         bounds = set()
         for name in USAGE_FIELDS:

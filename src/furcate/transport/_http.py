@@ -6,11 +6,8 @@ known what was shown to whom.
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
-from datetime import UTC, datetime
-from email.utils import format_datetime
 from types import TracebackType
 from typing import Protocol
 
@@ -19,13 +16,21 @@ import httpx2
 
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
+from furcate.transport._call import CLOSE_S, DRAIN_S
+from furcate.transport._head import head_of
 from furcate.transport._pools import Pool, Pools
-
-_CLOSE_S = 0.8
-"""How long closing a connection may take before it is given up, in seconds; nothing can interrupt it meanwhile."""
-
-_DRAIN_S = 0.1
-"""How long the end of a complete answer is waited for, in seconds, so that its connection can be used again."""
+from furcate.transport._unanswered import (
+    BROKEN_COMPRESSION,
+    bad_base_url,
+    bad_url,
+    bounded,
+    closed_without_answer,
+    connect_timeout,
+    cut_off,
+    no_http,
+    proxy_refused,
+    unconnected,
+)
 
 
 class _Closable(Protocol):
@@ -99,7 +104,7 @@ class HttpTransport:
             )
         except (httpx2.InvalidURL, ValueError) as error:
             # Without its cause: the frames beneath hold the headers.
-            raise AttemptFailed(_bad_url(error)) from None
+            raise AttemptFailed(bad_url(error)) from None
         return HttpCall(self._pools.least(direct=address.direct), request, retry_stale=retry_stale)
 
 
@@ -111,10 +116,12 @@ class HttpCall:
         self._request = request
         self._retry_stale = retry_stale
         self._response: httpx2.Response | None = None
+        self._source: _Source | None = None
         self._chunks: AsyncIterator[bytes] | None = None
         self._ended = False
-        self._reused = True
-        request.extensions = {**request.extensions, "trace": self._trace}
+        # Not a method of the call: the two would hold each other, and the body, until the garbage is collected.
+        self._connecting = _Connecting()
+        request.extensions = {**request.extensions, "trace": self._connecting.heard}
 
     async def __aenter__(self) -> HttpCall:
         self._pool.calls += 1
@@ -127,9 +134,9 @@ class HttpCall:
         if self._response is None:
             return
         if kind is None and not self._ended:
-            with anyio.move_on_after(_DRAIN_S, shield=True):
+            with anyio.move_on_after(DRAIN_S, shield=True):
                 await self._drain()
-        with anyio.move_on_after(_CLOSE_S, shield=True):
+        with anyio.move_on_after(CLOSE_S, shield=True):
             await self._response.aclose()
             await self._unwind()
 
@@ -145,17 +152,13 @@ class HttpCall:
         except httpx2.HTTPError as error:
             raise AttemptFailed(self._unanswered(error)) from error
         except (httpx2.InvalidURL, ValueError) as error:
-            raise AttemptFailed(_bad_url(error)) from error
+            raise AttemptFailed(bad_url(error)) from error
         # What one answer sets goes along with no other request, and is not kept.
         self._pool.client.cookies.clear()
         self._response = response
+        self._source = response.stream = _Source(response.stream)
         self._chunks = response.aiter_bytes()
-        headers = [(name.lower(), value) for name, value in response.headers.multi_items()]
-        if "date" not in response.headers:
-            # Whoever receives an answer without a date is to note when that was (RFC 9110, section 6.6.1); a wait that
-            # is given as a date means nothing without.
-            headers.append(("date", format_datetime(datetime.now(UTC), usegmt=True)))
-        return ResponseHead(response.status_code, tuple(headers))
+        return head_of(response.status_code, response.headers.multi_items())
 
     async def receive(self) -> bytes:
         """Give the next bytes of the answer's body; empty at its end.
@@ -170,18 +173,10 @@ class HttpCall:
                 if chunk:
                     return chunk
         except httpx2.DecodingError as error:
-            raise AttemptFailed(
-                Failure(kind="provider", reason="malformed", message="the answer's compression is broken")
-            ) from error
+            raise AttemptFailed(BROKEN_COMPRESSION) from error
         except httpx2.HTTPError as error:
-            raise AttemptFailed(
-                Failure(
-                    kind="unavailable",
-                    reason="cut_off",
-                    message=f"the connection to {self._host} broke in the middle of the answer",
-                    status=self._response.status_code if self._response is not None else None,
-                )
-            ) from error
+            status = self._response.status_code if self._response is not None else None
+            raise AttemptFailed(cut_off(self._host, status)) from error
         self._ended = True
         return b""
 
@@ -199,10 +194,10 @@ class HttpCall:
         """
         if self._chunks is not None and not self._ended:
             await self._drain()
-
-    async def _trace(self, name: str, info: object) -> None:
-        if ".connect_tcp." in name:
-            self._reused = False
+        if self._source is not None:
+            with suppress(httpx2.HTTPError, httpx2.StreamError):
+                async for _ in self._source:
+                    pass
 
     @property
     def _host(self) -> str:
@@ -212,100 +207,55 @@ class HttpCall:
     def _unanswered(self, error: httpx2.HTTPError) -> Failure:
         host = self._host
         if isinstance(error, httpx2.ConnectTimeout):
-            return Failure(
-                kind="timeout",
-                reason="connect_timeout",
-                message=f"no connection to {host} within the time limit for connecting",
-                retryable=True,
-                sent=False,
-            )
+            return connect_timeout(host)
         if isinstance(error, httpx2.UnsupportedProtocol):
-            return Failure(
-                kind="invalid_request", reason="bad_url", message=f"the base URL cannot be used: {error}", sent=False
-            )
+            return bad_base_url(error)
         if isinstance(error, httpx2.ProxyError):
-            busy = str(error)[:1] == "5"
-            return Failure(
-                kind="unavailable",
-                reason="proxy_refused",
-                message=f"the proxy in the environment opened no way to {host}: {_bounded(error)}",
-                retryable=busy,
-                sent=False,
-            )
+            return proxy_refused(host, bounded(error))
         if isinstance(error, httpx2.ConnectError):
-            return _unconnected(error, host)
+            return unconnected(error, host, bounded(error))
         if isinstance(error, httpx2.RemoteProtocolError) and str(error) != _CLOSED:
-            return Failure(
-                kind="provider", reason="malformed", message=f"{host} answered with something that is no HTTP"
-            )
-        if self._reused and self._retry_stale:
-            # The server closed an idle connection just as it was used again: it never saw the request.
-            return Failure(
-                kind="unavailable",
-                reason="stale_connection",
-                message=f"{host} closed a connection that was used again",
-                retryable=True,
-                sent=False,
-            )
-        return Failure(
-            kind="unavailable",
-            reason="no_answer",
-            message=f"{host} closed the connection without an answer; the request may have been worked on",
-        )
+            return no_http(host)
+        return closed_without_answer(host, stale=self._connecting.reused and self._retry_stale)
+
+
+class _Connecting:
+    """Hear of a request whether a connection was made for it."""
+
+    __slots__ = ("reused",)
+
+    def __init__(self) -> None:
+        self.reused = True
+
+    async def heard(self, name: str, _info: object) -> None:
+        """Take note of what the HTTP library does."""
+        if ".connect_tcp." in name:
+            self.reused = False
+
+
+class _Source(httpx2.AsyncByteStream):
+    """Give the bytes of a body as they came, and stay there when unpacking them has failed."""
+
+    def __init__(self, stream: object) -> None:
+        assert isinstance(stream, httpx2.AsyncByteStream), "an asynchronous client gives asynchronous streams"
+        self._stream = stream
+        self._chunks = aiter(stream)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    def __anext__(self) -> Awaitable[bytes]:
+        return anext(self._chunks)
+
+    async def aclose(self) -> None:
+        """Close the connection, or give it back."""
+        await self._stream.aclose()
 
 
 _CLOSED = "Server disconnected without sending a response."
 """What the HTTP library says of an end without a head; other violations of the protocol are those of an answer."""
 
 
-def _unconnected(error: httpx2.ConnectError, host: str) -> Failure:
-    """Say why there is no connection: nobody listens, or no trust."""
-    refused = _tls_error(error)
-    if isinstance(refused, ssl.SSLCertVerificationError):
-        why = refused.verify_message or "it cannot be verified"
-        return Failure(
-            kind="unavailable",
-            reason="certificate",
-            message=f"the certificate of {host} is not trusted ({why}); "
-            "if it is your own authority's, name its file in SSL_CERT_FILE",
-            sent=False,
-        )
-    if refused is not None and not isinstance(refused, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
-        why = (refused.reason or "the handshake failed").lower().replace("_", " ")
-        return Failure(
-            kind="unavailable",
-            reason="tls",
-            message=f"no TLS connection to {host} ({why}); "
-            "check that the base_url says https for a server that speaks it",
-            sent=False,
-        )
-    said = "it broke off the TLS handshake" if refused is not None else _bounded(error)
-    return Failure(
-        kind="unavailable",
-        reason="connection_refused",
-        message=f"no connection to {host}: {said}",
-        retryable=True,
-        sent=False,
-    )
-
-
-def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    """Find what TLS itself says; each event loop wraps it in errors of its own."""
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    return error
-
-
-def _bounded(error: Exception) -> str:
-    return str(error)[:200] or type(error).__name__
-
-
-def _bad_url(error: Exception) -> Failure:
-    return Failure(
-        kind="invalid_request", reason="bad_url", message=f"the request cannot be sent: {_bounded(error)}", sent=False
-    )
-
-
 async def _close(thing: _Closable) -> None:
-    with anyio.move_on_after(_CLOSE_S, shield=True):
+    with anyio.move_on_after(CLOSE_S, shield=True):
         await thing.aclose()

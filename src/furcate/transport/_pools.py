@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Iterator
 
 import httpx2
 from attrs import define
 
-from furcate.primitives._wire import AttemptFailed, Failure
+from furcate.transport._call import KEEP_ALIVE_S
+from furcate.transport._unanswered import bad_certificates, bad_proxy, socks_proxy
 
 _MOST_CALLS = 8
 """How many calls share a pool. For each request the library looks at every connection of its pool, twice; one pool of
@@ -64,23 +64,16 @@ class Pools:
             self._context = self._context or httpx2.create_ssl_context()
             return httpx2.AsyncClient(trust_env=True, verify=self._context, follow_redirects=False, limits=_LIMITS)
         except (OSError, ssl.SSLError) as error:
-            variable = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
-            problem = (
-                f"the certificates that {variable} names cannot be read ({error}); name a file in PEM form, or unset it"
-            )
-            raise _unusable(problem) from error
+            raise bad_certificates(error) from error
         except ImportError as error:
-            problem = "a proxy variable names a SOCKS proxy; name an HTTP proxy, or install the package socksio"
-            raise _unusable(problem) from error
+            raise socks_proxy("name an HTTP proxy, or install the package socksio") from error
         except (httpx2.InvalidURL, ValueError) as error:
-            # Not told in the library's words: a proxy's address may hold a password.
-            problem = "a proxy variable (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY) holds no http:// or https:// address"
-            raise _unusable(problem) from error
+            raise bad_proxy() from error
 
 
 # How many run at once is decided by admission, never by a pool that would hide the queue; idle connections are few,
 # since there are never more of them than there were calls at once.
-_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=15.0)
+_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEP_ALIVE_S)
 
 
 def _direct_client() -> httpx2.AsyncClient:
@@ -91,7 +84,3 @@ def _direct_client() -> httpx2.AsyncClient:
     """
     nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return httpx2.AsyncClient(trust_env=False, verify=nobody, follow_redirects=False, limits=_LIMITS)
-
-
-def _unusable(problem: str) -> AttemptFailed:
-    return AttemptFailed(Failure(kind="invalid_request", reason="bad_environment", message=problem, sent=False))

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Protocol
 
 from furcate.primitives._calls import RecordedCall
 from furcate.primitives._wire import AttemptFailed, Failure, ResponseHead
-from furcate.transport._http import HttpCall
-
-
-class Call(Protocol):
-    """What an attempt reads its answer from."""
-
-    async def __aenter__(self) -> Call:
-        """Begin to hold the call."""
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close whatever is left of it."""
-
-    async def begin(self) -> ResponseHead:
-        """Send the request and give the head of the answer."""
-
-    async def receive(self) -> bytes:
-        """Give the next bytes of the answer's body; empty at its end."""
+from furcate.transport._call import Call
 
 
 class KeptCall:
     """Pass a call through and keep what comes of it."""
 
-    def __init__(self, call: HttpCall) -> None:
+    def __init__(self, call: Call) -> None:
         self._call = call
         self._head: ResponseHead | None = None
         self._chunks: list[bytes] = []

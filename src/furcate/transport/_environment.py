@@ -1,0 +1,133 @@
+"""What the environment says of proxies and certificate authorities, for a library that does not read it itself."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from attrs import frozen
+
+from furcate.transport._unanswered import bad_certificates, bad_proxy, socks_proxy
+
+if sys.platform in ("win32", "darwin"):
+    from truststore import SSLContext as _SystemContext
+else:
+    _SystemContext = None
+
+# Where systems keep the authorities they trust, for a Python that was built elsewhere and looks in none of them.
+_AUTHORITIES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+
+
+def trusting_context() -> ssl.SSLContext:
+    """Make a TLS context that verifies, and trusts whom the usual variables or else the system name.
+
+    Raises:
+        AttemptFailed: what a variable names cannot be read.
+    """
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if not file and not folder:
+        return _system_context()
+    try:
+        return ssl.create_default_context(cafile=file or None, capath=None if file else folder)
+    except (OSError, ssl.SSLError) as error:
+        raise bad_certificates(error) from error
+
+
+def _system_context() -> ssl.SSLContext:
+    if _SystemContext is not None:
+        return _SystemContext(ssl.PROTOCOL_TLS_CLIENT)
+    usual = ssl.get_default_verify_paths()
+    if usual.cafile is None and usual.capath is None:
+        return ssl.create_default_context(cafile=next(filter(os.path.isfile, _AUTHORITIES), None))
+    return ssl.create_default_context()
+
+
+@frozen
+class Proxies:
+    """Hold through which proxies to go, and where to without.
+
+    Attributes:
+        urls: the proxies' URLs by the scheme they are for; one may hold a password.
+        exempt: hosts, networks and domains that are asked directly.
+    """
+
+    urls: tuple[tuple[str, str], ...] = ()
+    exempt: tuple[str, ...] = ()
+
+    def url_for(self, scheme: str, host: str, port: int) -> str | None:
+        """Give the proxy for an address, or None where there is none.
+
+        Arguments:
+            scheme: ``http`` or ``https``.
+            host: a name in lower case, or an IP address without brackets.
+            port: the port.
+        """
+        urls = dict(self.urls)
+        url = urls.get(scheme) or urls.get("all")
+        return None if url is None or any(_covers(entry, host, port) for entry in self.exempt) else url
+
+
+def proxies_of_environment() -> Proxies:
+    """Read the proxies from the usual variables, and on some systems from their settings.
+
+    Raises:
+        AttemptFailed: one of them is no HTTP proxy.
+    """
+    found = getproxies()
+    exempt = tuple(entry for part in found.get("no", "").split(",") if (entry := part.strip().lower()))
+    if "*" in exempt:
+        return Proxies()
+    urls = tuple((scheme, _proxy_url(found[scheme])) for scheme in ("http", "https", "all") if found.get(scheme))
+    return Proxies(urls, exempt)
+
+
+def _proxy_url(given: str) -> str:
+    url = given if "://" in given else f"http://{given}"
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        # Without its cause, which repeats the address: it may hold a password.
+        raise bad_proxy() from None
+    if parts.scheme.startswith("socks"):
+        raise socks_proxy('name an HTTP proxy, or choose transport = "httpx2" and install the package socksio')
+    if not known:
+        raise bad_proxy()
+    return url
+
+
+def _covers(entry: str, host: str, port: int) -> bool:
+    """Tell whether an entry of NO_PROXY covers a host: a network, a name with all below it, or only what is below."""
+    network = _network(entry)
+    if network is not None:
+        try:
+            return ip_address(host) in network
+        except ValueError:
+            return False
+    try:
+        parts = urlsplit(f"//{entry}")
+        name, only_port = parts.hostname or "", parts.port
+    except ValueError:
+        # Curl passes over what it cannot read as well.
+        return False
+    if not name or (only_port is not None and only_port != port):
+        return False
+    if name.startswith(("*.", ".")):
+        return host.endswith(name.removeprefix("*"))
+    return host == name or host.endswith(f".{name}")
+
+
+def _network(entry: str) -> IPv4Network | IPv6Network | None:
+    try:
+        return ip_network(entry.replace("[", "").replace("]", ""), strict=False)
+    except ValueError:
+        return None

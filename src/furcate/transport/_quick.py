@@ -1,0 +1,396 @@
+"""HTTP over aiohttp: on asyncio, the same calls as over httpx2 for a small part of their cost.
+
+As there, no time limit but the one for connecting stands here, and nothing is repeated. What aiohttp raises is dropped
+once it is understood: it and the frames beneath hold the headers.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import lru_cache
+from types import TracebackType
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+import anyio
+import anyio.lowlevel
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.tracing import Trace
+from attrs import field, frozen
+
+from furcate.primitives._errors import MisuseError
+from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
+from furcate.transport._call import CLOSE_S, DRAIN_S, KEEP_ALIVE_S
+from furcate.transport._environment import Proxies, proxies_of_environment, trusting_context
+from furcate.transport._head import head_of
+from furcate.transport._unanswered import (
+    BROKEN_COMPRESSION,
+    bad_base_url,
+    bad_url,
+    bounded,
+    closed_without_answer,
+    connect_timeout,
+    cut_off,
+    no_http,
+    proxy_refused,
+    unconnected,
+)
+
+_MOST_HEAD_BYTES = 100 * 1024
+_MOST_FIELD_BYTES = 32 * 1024
+"""The longest field of a head; aiohttp counts the fields, at most 128, and not what they come to."""
+
+_LARGE_BODY_BYTES = 1024 * 1024
+_SLICE_BYTES = 64 * 1024
+
+
+class QuickTransport:
+    """Send requests over pooled connections of aiohttp while its ``async with`` block lasts, on asyncio alone."""
+
+    def __init__(self) -> None:
+        self._open = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._sessions: dict[bool, aiohttp.ClientSession] = {}
+        self._routes: dict[tuple[str, bool], _Route] = {}
+        self._proxies: Proxies | None = None
+        self._trusting: ssl.SSLContext | None = None
+
+    async def __aenter__(self) -> QuickTransport:
+        if self._open:
+            raise MisuseError("this transport is open already")
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = False
+        sessions = tuple(self._sessions.values())
+        self._forget()
+        with anyio.move_on_after(CLOSE_S, shield=True):
+            for session in sessions:
+                await session.close()
+            # The sockets of calls that were left early are closed on the event loop's next turn.
+            await anyio.lowlevel.checkpoint()
+
+    def warm_up(self) -> None:
+        """Load the certificate authorities; what is wrong with them is told by the first call that needs them."""
+        with suppress(AttemptFailed):
+            self._trust()
+
+    def call(
+        self,
+        wire: WireRequest,
+        address: Address,
+        headers: SecretHeaders,
+        *,
+        connect_s: float | None,
+        retry_stale: bool = True,
+    ) -> QuickCall:
+        """Make one call, to be used as ``async with transport.call(...) as call``.
+
+        Arguments:
+            wire: what is sent.
+            address: where to.
+            headers: further headers, the credential among them.
+            connect_s: how long connecting may take, in seconds.
+            retry_stale: whether a connection that was used again and closed without an answer counts as one that
+                never carried the request.
+
+        Raises:
+            AttemptFailed: the address makes no URL, or the environment's proxies or certificates cannot be used.
+        """
+        if not self._open:
+            raise MisuseError("the transport is not open")
+        place = (address.base_url, address.direct)
+        route = self._routes.get(place)
+        if route is None:
+            route = self._routes[place] = self._route_to(address)
+        return QuickCall(
+            route,
+            wire,
+            headers,
+            timeout=_connecting_within(connect_s),
+            keep_alive=address.keep_alive,
+            retry_stale=retry_stale,
+        )
+
+    def _route_to(self, address: Address) -> _Route:
+        try:
+            parts = urlsplit(address.base_url)
+            host, port = parts.hostname, parts.port
+            if parts.scheme not in ("http", "https") or not host:
+                raise ValueError("it is no http:// or https:// address")
+        except ValueError as error:
+            raise AttemptFailed(bad_base_url(error)) from None
+        url = address.base_url.rstrip("/")
+        named = f"{host}:{port}" if port else host
+        if address.direct:
+            # For plain HTTP on this machine; such a context trusts nobody, so https would fail and not go unverified.
+            return _Route(url, named, self._session(direct=True), None, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        if self._proxies is None:
+            self._proxies = proxies_of_environment()
+        proxy = self._proxies.url_for(parts.scheme, host, port or (443 if parts.scheme == "https" else 80))
+        secure = parts.scheme == "https" or (proxy or "").startswith("https:")
+        return _Route(url, named, self._session(direct=False), proxy, self._trust() if secure else True)
+
+    def _trust(self) -> ssl.SSLContext:
+        if self._trusting is None:
+            # Reading the authorities takes longer than all else here, so it is done once.
+            self._trusting = trusting_context()
+        return self._trusting
+
+    def _session(self, *, direct: bool) -> aiohttp.ClientSession:
+        if direct not in self._sessions:
+            # How many run at once is decided by admission, never by a pool that would hide the queue. The cache of
+            # names is off since its lookups outlive whoever is cancelled while it waits for one.
+            connector = _Connector(
+                limit=0,
+                keepalive_timeout=KEEP_ALIVE_S,
+                resolver=aiohttp.ThreadedResolver(),
+                use_dns_cache=False,
+            )
+            self._sessions[direct] = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                max_field_size=_MOST_FIELD_BYTES,
+            )
+        return self._sessions[direct]
+
+
+@frozen
+class _Route:
+    """Hold how an address is reached.
+
+    Attributes:
+        url: its URL, without a slash at the end.
+        host: what to call it in a failure's sentence.
+        session: the pool of connections.
+        proxy: the proxy's URL, which may hold a password.
+        trust: the TLS context; True where none is needed.
+    """
+
+    url: str
+    host: str
+    session: aiohttp.ClientSession
+    proxy: str | None = field(repr=False)
+    trust: ssl.SSLContext | bool
+
+
+class QuickCall:
+    """Hold one request and its answer; leaving the block closes whatever is left of both, within seconds."""
+
+    def __init__(
+        self,
+        route: _Route,
+        wire: WireRequest,
+        headers: SecretHeaders,
+        *,
+        timeout: aiohttp.ClientTimeout,
+        keep_alive: bool,
+        retry_stale: bool,
+    ) -> None:
+        self._route = route
+        self._wire = wire
+        self._headers = headers
+        self._timeout = timeout
+        self._retry_stale = retry_stale
+        self._carrier = _Carrier(keep_alive=keep_alive)
+        self._response: aiohttp.ClientResponse | None = None
+        self._ended = False
+        self._failure: Failure | None = None
+
+    async def __aenter__(self) -> QuickCall:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        response = self._response
+        if response is not None:
+            if kind is None and not self._ended and not response.closed:
+                with anyio.move_on_after(DRAIN_S, shield=True):
+                    await self._drain()
+            if response.closed:
+                # The connection went back to the pool, or broke, when the answer's end arrived.
+                return
+            response.close()
+        if self._carrier.socket is not None:
+            # Closing would wait until all that is left of a request has been sent.
+            self._carrier.socket.abort()
+
+    async def begin(self) -> ResponseHead:
+        """Send the request and give the head of the answer.
+
+        Raises:
+            AttemptFailed: no connection, or none that brought an answer. ``failure.sent`` tells whether the
+                request may have reached the server.
+        """
+        token = _CARRIER.set(self._carrier)
+        try:
+            self._response = await self._send()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self._failure = self._unanswered(error)
+        finally:
+            _CARRIER.reset(token)
+        if self._response is None:
+            raise self._failed()
+        fields = self._response.raw_headers
+        if sum(len(name) + len(value) for name, value in fields) > _MOST_HEAD_BYTES:
+            self._failure = no_http(self._route.host)
+            raise self._failed()
+        return head_of(self._response.status, ((_text(name), _text(value)) for name, value in fields))
+
+    async def _send(self) -> aiohttp.ClientResponse:
+        route, wire = self._route, self._wire
+        body = b"".join(wire.body)
+        return await route.session.post(
+            route.url + wire.path,
+            data=body if len(body) <= _LARGE_BODY_BYTES else _LargeBody(body),
+            headers=[*wire.headers, *self._headers.pairs, *(() if self._carrier.keep_alive else _NOT_AGAIN)],
+            allow_redirects=False,
+            proxy=route.proxy,
+            ssl=route.trust,
+            timeout=self._timeout,
+        )
+
+    async def receive(self) -> bytes:
+        """Give the next bytes of the answer's body, as many as have arrived; empty at its end.
+
+        Raises:
+            AttemptFailed: the connection broke, or the body cannot be decompressed.
+        """
+        if self._failure is not None:
+            raise self._failed()
+        if self._response is None or self._ended:
+            return b""
+        content, data = self._response.content, b""
+        try:
+            data = await content.readany()
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:
+            self._failure = self._broken(error)
+            # What had arrived before counts, though aiohttp would tell of the end first.
+            data = b"".join(content._buffer)
+        if self._failure is not None and not data:
+            raise self._failed()
+        self._ended = not data
+        return data
+
+    async def _drain(self) -> None:
+        with suppress(AttemptFailed):
+            while await self.receive():
+                pass
+
+    def _failed(self) -> AttemptFailed:
+        assert self._failure is not None, "whoever asks has noted why"
+        self._ended = True
+        return AttemptFailed(self._failure)
+
+    def _broken(self, error: Exception) -> Failure:
+        if isinstance(error.__cause__, aiohttp.http_exceptions.ContentEncodingError):
+            return BROKEN_COMPRESSION
+        return cut_off(self._route.host, self._response.status if self._response is not None else None)
+
+    def _unanswered(self, error: Exception) -> Failure:
+        host = self._route.host
+        if isinstance(error, aiohttp.ConnectionTimeoutError):
+            return connect_timeout(host)
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return unconnected(error.os_error, host, str(error.strerror or error.os_error)[:200])
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return proxy_refused(host, f"{error.status} {error.message}"[:200])
+        if isinstance(error, aiohttp.ClientResponseError):
+            return no_http(host)
+        if isinstance(error, aiohttp.InvalidURL):
+            return bad_base_url(error)
+        if isinstance(error, ValueError):
+            return bad_url(error)
+        if self._carrier.socket is None:
+            return unconnected(error, host, bounded(error))
+        return closed_without_answer(host, stale=self._carrier.reused and self._retry_stale)
+
+
+class _Socket(Protocol):
+    def abort(self) -> None: ...
+
+
+class _Carrier:
+    """Note what carries a call, and whether it was used before.
+
+    It is all that connections see of a call: the event loop keeps what they have seen as long as they last.
+    """
+
+    __slots__ = ("keep_alive", "reused", "socket")
+
+    def __init__(self, *, keep_alive: bool) -> None:
+        self.keep_alive = keep_alive
+        self.socket: _Socket | None = None
+        self.reused = True
+
+
+_CARRIER: ContextVar[_Carrier] = ContextVar("furcate_carrier")
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Tell each call what carries it."""
+
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        carrier = _CARRIER.get()
+        carrier.socket = connection.transport
+        if not carrier.keep_alive and connection.protocol is not None:
+            connection.protocol.force_close()
+        return connection
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        protocol = await super()._create_connection(req, traces, timeout)
+        _CARRIER.get().reused = False
+        return protocol
+
+
+class _LargeBody(aiohttp.Payload):
+    """Hand on a large body slice by slice, as the connection takes it."""
+
+    _autoclose = True
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._size = len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Give the body as text."""
+        return str(self._value, encoding, errors)
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        """Write the body."""
+        view = memoryview(self._value)
+        for start in range(0, len(view), _SLICE_BYTES):
+            await writer.write(view[start : start + _SLICE_BYTES])
+
+
+_NOT_AGAIN = (("connection", "close"),)
+
+
+@lru_cache(maxsize=64)
+def _connecting_within(connect_s: float | None) -> aiohttp.ClientTimeout:
+    # aiohttp rounds times above the threshold up to whole seconds.
+    return aiohttp.ClientTimeout(total=None, connect=connect_s, ceil_threshold=float("inf"))
+
+
+def _text(field: bytes) -> str:
+    try:
+        return field.decode()
+    except UnicodeDecodeError:
+        return field.decode("latin-1")
