@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from furcate.observers import JsonLinesObserver
-from furcate.primitives._observations import RunStarted
+from furcate.primitives._message import Message
+from furcate.primitives._observations import ContentReceived, RunStarted
 
 Command = Callable[..., Any]
 
@@ -54,6 +56,30 @@ def test_a_page_of_a_damaged_recording_says_so(furcate_command: Command, recorde
     made = Path("p.html").read_text(encoding="utf-8")
     assert "1 broken line" in made
     assert "was cut off" in made
+
+
+@pytest.mark.parametrize(
+    ("recording", "content", "wanted"),
+    [(0o600, False, 0o600), (0o640, False, 0o640), (0o644, False, 0o644), (0o644, True, 0o600), (0o600, True, 0o600)],
+)
+def test_nobody_reads_more_of_a_page_than_of_its_recording(
+    furcate_command: Command, recorded: Path, recording: int, content: bool, wanted: int
+) -> None:
+    """A page has at most the recording's mode, and is for its owner alone where it holds what was said."""
+    if content:
+        with JsonLinesObserver("r.jsonl", content=True) as observer:
+            assert observer.on_content is not None
+            observer.on_content(ContentReceived(run_id="run-1", number=1, message=Message.assistant("PRIVATE")))
+    recorded.chmod(recording)
+    Path("report.html").write_text("older")
+    Path("report.html").chmod(0o666)
+    mask = os.umask(0o022)
+    try:
+        assert furcate_command("report", "r.jsonl").status == 0
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE(Path("report.html").stat().st_mode) == wanted
+    assert ("PRIVATE" in Path("report.html").read_text(encoding="utf-8")) == content
 
 
 @pytest.mark.parametrize(

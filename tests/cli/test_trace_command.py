@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -85,14 +87,64 @@ def test_a_place_for_a_recording_is_checked(
     assert (said.status, said.err) == (2, f"furcate: {problem}\n")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "{} names no file: the name is empty; give one, such as kept.jsonl"),
+        ("-", "{} - does not mean stdout, which is for results; name a file to append to"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--record", "--receipts"])
+def test_no_file_is_told_as_such(
+    furcate_command: Command, configured: Command, option: str, name: str, problem: str
+) -> None:
+    """An empty name and a dash name no file, and none is made."""
+    configured("http://127.0.0.1:9/v1")
+    before = sorted(os.listdir())
+    said = furcate_command("run", "-m", "x", option, name)
+    assert (said.status, said.err) == (2, f"furcate: {problem.format(option)}\n")
+    assert sorted(os.listdir()) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_no_place_for_a_recording(furcate_command: Command, configured: Command) -> None:
+    """A pipe that nobody reads is refused in a sentence rather than waited for."""
+    configured("http://127.0.0.1:9/v1")
+    os.mkfifo("pipe")
+    said = furcate_command("run", "-m", "x", "--record", "pipe")
+    assert said.status == 2
+    assert said.err == "furcate: --record pipe cannot be written: it is no regular file; name another file\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_recording_that_cannot_be_written_fails_the_command(furcate_command: Command, configured: Command) -> None:
     """The answer is given all the same, and one sentence says what is lost."""
-    with StubProvider.in_thread(answer("fine")) as stub:
+
+    def spoil(_: Any) -> Any:
+        Path("r.jsonl").unlink()
+        os.mkfifo("r.jsonl")
+        return answer("fine")
+
+    with StubProvider.in_thread(spoil) as stub:
         configured(stub.base_url)
-        said = furcate_command("run", "-m", "x", "--record", "/dev/full")
+        said = furcate_command("run", "-m", "x", "--record", "r.jsonl")
     assert (said.status, said.out) == (1, "fine\n")
-    assert "furcate: --record /dev/full: 4 lines could not be written (No space left on device)" in said.err
+    assert "furcate: --record r.jsonl: 2 lines could not be written (it is no regular file)" in said.err
+
+
+@pytest.mark.parametrize(("mode", "told"), [(0o644, True), (0o640, True), (0o600, False)])
+def test_content_for_other_eyes_is_told(furcate_command: Command, configured: Command, mode: int, told: bool) -> None:
+    """What is said goes into a file that others may read only with a word about it; its mode stays."""
+    path = Path("r.jsonl")
+    path.touch()
+    path.chmod(mode)
+    with StubProvider.in_thread(lambda _: answer("fine")) as stub:
+        configured(stub.base_url)
+        said = furcate_command("run", "-m", "x", "--record", "r.jsonl", "--record-content")
+        quiet = furcate_command("run", "-m", "x", "--record", "r.jsonl")
+    assert (said.status, stat.S_IMODE(path.stat().st_mode)) == (0, mode)
+    assert said.err.count("others may read what is said in it") == told
+    assert "others may read" not in quiet.err
 
 
 def recorded(furcate_command: Command, configured: Command) -> None:

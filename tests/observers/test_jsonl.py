@@ -219,6 +219,9 @@ class Disk:
     def close(self) -> None:
         self.file.close()
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
 
 @pytest.fixture
 def furcate_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
@@ -247,6 +250,58 @@ def test_a_full_disk_costs_lines_and_is_told_once(tmp_path: Path, furcate_log: p
     assert record.getMessage() == (
         f"an observation cannot be recorded in {path}: No space left on device; the run goes on"
     )
+
+
+def test_a_piece_that_another_left_spoils_no_line(tmp_path: Path) -> None:
+    """Of two observers on one file, each begins a line of its own after the other was cut off by a full disk."""
+    path = tmp_path / "r.jsonl"
+    with JsonLinesObserver(path) as one, JsonLinesObserver(path) as other:
+        one.on_event(PAUSED)
+        other.on_event(PAUSED)
+        one._file = Disk(one._file, room=20)  # type: ignore[assignment]
+        one.on_event(PAUSED)
+        other.on_event(attrs.evolve(PAUSED, run_id="other"))
+        other.on_event(PAUSED)
+    *whole, torn, after, last = path.read_bytes().splitlines()
+    assert len(torn) == 20
+    assert json.loads(after)["run_id"] == "other"
+    assert [json.loads(line)["run_id"] for line in (*whole, last)] == ["r"] * 3
+    assert (one.lost, other.lost) == (1, 0)
+
+
+def test_a_piece_that_comes_between_look_and_write_spoils_no_line(tmp_path: Path) -> None:
+    """A line that was added to what another writer left just then is written again, on a line of its own."""
+
+    class Raced(Disk):
+        def write(self, data: bytes) -> int:
+            if self.room:
+                with path.open("ab") as file:
+                    file.write(b'{"v":1')
+            self.room = 0
+            written: int = self.file.write(data)
+            return written
+
+    path = tmp_path / "r.jsonl"
+    with JsonLinesObserver(path) as observer:
+        observer.on_event(PAUSED)
+        observer._file = Raced(observer._file, room=1)  # type: ignore[assignment]
+        observer.on_event(attrs.evolve(PAUSED, run_id="later"))
+    assert json.loads(path.read_bytes().splitlines()[-1])["run_id"] == "later"
+    assert observer.lost == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """A pipe under the name is an error rather than a wait for its reader, at the start and after a rotation."""
+    path, pipe = tmp_path / "r.jsonl", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="it is no regular file"):
+        JsonLinesObserver(pipe)
+    with JsonLinesObserver(path) as observer:
+        observer.on_event(PAUSED)
+        pipe.replace(path)
+        observer.on_event(PAUSED)
+        assert observer.lost == 1
 
 
 async def test_a_closed_recording_never_hurts_a_run(tmp_path: Path, furcate_log: pytest.LogCaptureFixture) -> None:

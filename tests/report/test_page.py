@@ -236,3 +236,56 @@ def test_errors_of_branches_are_listed() -> None:
     text = page_of([coordinator("c"), ended])
     assert "&lt;b&gt;ValueError</th>" in text
     assert "<b>" not in text
+
+
+def test_what_cannot_be_seen_is_spelled_out() -> None:
+    """Control and zero-width characters are shown as what they are; backslashes of the text itself stay."""
+    text = "a\x1b[2Jb\x07\x00\x08c\u200bd\ufeff\u00ad e\u2060\\u001b \\\x1b\n\tf\rg\r\nh\u200di\U000e0041"
+    shown = json.loads(embedded(text))
+    assert shown == (
+        "a\\u001b[2Jb\\u0007\\u0000\\u0008c\\u200bd\\ufeff\\u00ad e\\u2060\\u001b \\\\u001b\n\tf\\u000dg\r\nh"
+        "\\u200di\\ue0041"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\U0001f469\u200d\U0001f4bb",
+        "\u2764\ufe0f\u200d\U0001f525",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0915\u094d\u200d",
+        "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+    ],
+)
+def test_joiners_of_pictures_and_scripts_stay(text: str) -> None:
+    """A family, a flag and a Persian or Hindi word are made of characters that cannot be seen, and stay whole."""
+    assert json.loads(embedded(text)) == text
+    assert text in page_of([started("r", name=text)])
+
+
+def test_nothing_unseen_is_left_in_the_tables() -> None:
+    """Names in tables hold no raw control or zero-width character either."""
+    made = page_of([started("r", name="a\x1b[2J\x07\u200b\u2060b"), finished("r")], name="x\u200by")
+    assert not re.search("[\x00-\x08\x0b-\x1f\u200b\u2060]", made)
+    assert "x\\u200by" in made
+
+
+def test_an_endless_name_does_not_make_an_endless_page() -> None:
+    """A name of megabytes is cut where it stands, and the page says how long it was."""
+    small = len(page_of([started("r"), finished("r")]))
+    made = page_of([started("r", name="n" * 5_000_000), finished("r")])
+    assert len(made) < small + 20_000
+    assert "(5,000,000 characters)" in made
+
+
+def test_one_is_one() -> None:
+    """A single observation is no plural, and what is unknown has no unit."""
+    made = page_of([started("r")])
+    assert "1 observation." in made
+    assert "\N{EN DASH} s" not in made
+
+
+def test_runs_told_twice_are_mentioned() -> None:
+    """The page says that lines are there more than once."""
+    assert "1 run is told more than once" in page_of([started("r"), finished("r"), started("r"), finished("r")])

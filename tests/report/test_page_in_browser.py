@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,7 +115,12 @@ class Told:
 def browser() -> Iterator[Any]:
     """Start the browser once; nothing of it outlives this file's tests."""
     with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu"],
+            # Scrollbars that take room are what most people without a Mac have.
+            ignore_default_args=["--hide-scrollbars"],
+        )
         yield started
         started.close()
 
@@ -155,7 +161,7 @@ def test_the_forest_is_drawn(opened: Callable[..., Any], scheme: str) -> None:
     told = Told()
     told.forest(3)
     found = opened(told, scheme=scheme)
-    assert names(found) == ["messages", "angles", "angle 0", "angle 1", "angle 2"]
+    assert names(found) == ["messages", "3 branches", "angle 0", "angle 1", "angle 2"]
     levels = found.eval_on_selector_all(".space .row", "all => all.map(one => one.getAttribute('aria-level'))")
     assert levels == ["1", "2", "3", "3", "3"]
     assert found.locator(".space .row").nth(3).locator(".state").text_content() == "failed 2/2"
@@ -179,7 +185,7 @@ def test_everything_works_by_keyboard(opened: Callable[..., Any]) -> None:
         ".querySelector('b').textContent"
     )
     for key, where in (
-        ("ArrowDown", "angles"),
+        ("ArrowDown", "3 branches"),
         ("ArrowDown", "angle 0"),
         ("ArrowRight", "angle 0"),
         ("ArrowRight", "turn 1"),
@@ -251,7 +257,7 @@ def test_thousands_of_branches_are_folded(opened: Callable[..., Any]) -> None:
     told.forest(2000)
     found = opened(told)
     shown = names(found)
-    assert shown[:3] == ["messages", "angles", "angle 1"]
+    assert shown[:3] == ["messages", "2,000 branches", "angle 1"]
     assert found.locator("*").count() < 3000
     tree = found.locator("[role=treegrid]")
     assert int(tree.get_attribute("aria-rowcount")) < 40
@@ -283,8 +289,67 @@ def test_a_narrow_window_keeps_the_figure(opened: Callable[..., Any]) -> None:
     told = Told()
     told.forest(3)
     found = opened(told, width=480)
-    assert names(found)[:2] == ["messages", "angles"]
+    assert names(found)[:2] == ["messages", "3 branches"]
     assert found.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+CELLS = """[...document.querySelectorAll('.grid .row')].flatMap(row => [...row.children]
+    .filter(cell => cell.getClientRects().length)
+    .map((cell, n) => [n, cell.getBoundingClientRect().left, cell.getBoundingClientRect().right]))"""
+
+
+@pytest.mark.parametrize("details", [False, True])
+def test_no_cell_passes_the_table(opened: Callable[..., Any], details: bool) -> None:
+    """At every width of a window, with details or without, all cells end within the table, and columns are straight."""
+    told = Told()
+    told.forest(55)
+    found = opened(told)
+    if details:
+        found.locator(".space .row").nth(2).click()
+    for width in (480, 800, 821, 1000, 1101, 1200, 1280, 1440, 1920):
+        found.set_viewport_size({"width": width, "height": 900})
+        edge = found.evaluate("document.querySelector('.grid').getBoundingClientRect().right")
+        columns: dict[int, set[tuple[float, float]]] = {}
+        for column, left, right in found.evaluate(CELLS):
+            columns.setdefault(column, set()).add((round(left), round(right)))
+        assert max(right for edges in columns.values() for _, right in edges) <= edge + 0.5
+        assert [len(edges) for edges in columns.values()] == [1] * len(columns)
+        if details and width > 1100:
+            assert found.evaluate("document.querySelector('.card').getBoundingClientRect().left") >= edge
+        assert found.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("width", [821, 1400])
+def test_the_words_of_the_axis_are_whole(opened: Callable[..., Any], width: int) -> None:
+    """No label of the axis of time is cut off or lies over another."""
+    told = Told()
+    told.forest(3)
+    told.at_s += 3000
+    told.run("late")
+    found = opened(told, width=width)
+    edge = found.evaluate("document.querySelector('.head svg').getBoundingClientRect().right")
+    labels = found.evaluate(
+        "[...document.querySelectorAll('.head svg text')].map(one => one.getBoundingClientRect())"
+        ".map(box => [box.left, box.right])"
+    )
+    assert len(labels) >= 2
+    assert max(right for _, right in labels) <= edge + 0.5
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(labels))
+
+
+def test_openings_are_told_apart(opened: Callable[..., Any]) -> None:
+    """An opening's row has the name that its branches have together, and a result of a search says where it stands."""
+    told = Told()
+    told.forest(3)
+    found = opened(told)
+    assert found.locator(".space .row").first.locator("i").text_content() == "angles"
+    count = found.locator(".space .row").nth(1).locator("b")
+    assert count.text_content() == "3 branches"
+    assert count.evaluate("one => one.scrollWidth <= one.clientWidth")
+    found.fill("input[type=search]", "angle 2")
+    assert found.locator(".space .row").first.locator("i.path").text_content() == "in messages angles"
+    found.locator(".space .row").first.click()
+    assert "messages angles" in found.locator(".card").text_content()
 
 
 def test_deep_nesting_leaves_room_for_names(opened: Callable[..., Any]) -> None:

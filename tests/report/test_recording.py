@@ -177,11 +177,12 @@ def test_a_whole_last_line_needs_no_end() -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"run_id": 3}, "$.run_id"),
-        ({"streamed": "yes"}, "$.streamed"),
-        ({"parent_run_id": ["q"]}, "$.parent_run_id"),
-        ({"settings": {"max_output_tokens": "9"}}, "$.settings.max_output_tokens"),
-        ({"settings": {"max_output_tokens": 0}}, "$.settings"),
+        ({"run_id": 3}, "is no RunStarted: run_id: 3 is not a string"),
+        ({"streamed": "yes"}, 'is no RunStarted: streamed: "yes" is not true or false'),
+        ({"parent_run_id": ["q"]}, "is no RunStarted: parent_run_id: this list is not a string"),
+        ({"settings": {"max_output_tokens": "9"}}, 'settings.max_output_tokens: "9" is not a whole number'),
+        ({"settings": {"max_output_tokens": 0}}, "is no RunStarted: settings: "),
+        ({"parent_carrier": [1]}, "is no RunStarted: parent_carrier: this list is not an object"),
         ({"v": "1"}, "has no version v"),
         ({"at": None}, "has no time at"),
         ({"at": -1}, "has no time at"),
@@ -209,6 +210,38 @@ def test_any_line_may_be_broken(line: bytes) -> None:
     recording = Recording([line, *lines(EVENTS[:1])])
     assert len(list(recording)) == 1
     assert recording.broken == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"words\n", "is no JSON: it begins with 'words'; a line is a JSON object with v, at and kind"),
+        (b"[" * 100_000 + b"\n", "nests objects and lists too deeply"),
+        ('{"v":1}\n'.encode("utf-16")[:-1], "is no JSON: it looks like UTF-16; save the file as UTF-8"),
+        (b'{"v":1,"at":1,"kind"\n', "is no JSON: it is an object that is broken or cut off; "),
+        (b'{"v":"\xff"}\n', "is no JSON: it holds bytes that are no UTF-8; save the file as UTF-8"),
+        (b'{"v":1,"at":1,"kind":"TurnDelivered"}\n', "is no TurnDelivered: scope_id is missing; remaining is missing"),
+        (
+            b'{"v":1,"at":1,"kind":"AttemptsPaused","run_id":"r","wait_s":1,"failure_kind":5}\n',
+            "is no AttemptsPaused: failure_kind: 5 is none of ",
+        ),
+    ],
+)
+def test_faults_are_told_in_our_words(line: bytes, problem: str) -> None:
+    """What is wrong with a line, and what would be right, is a sentence without a parser's jargon."""
+    recording = Recording([line, *lines(EVENTS[:1])])
+    assert len(list(recording)) == 1
+    [fault] = recording.faults
+    assert problem in fault.problem
+    assert not [word for word in ("recursion", "byte 0", "Optional", "malformed", "@", "$") if word in fault.problem]
+
+
+def test_a_byte_order_mark_is_no_fault() -> None:
+    """A file that an editor has marked as UTF-8 is read as it would be without the mark."""
+    first, *rest = lines(EVENTS)
+    recording = Recording([b"\xef\xbb\xbf" + first, *rest])
+    assert [one.event for one in recording] == list(EVENTS)
+    assert recording.broken == 0
 
 
 def test_many_broken_lines_are_counted_but_not_all_described() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+import attrs
 import pytest
 from rich.cells import cell_len
 
@@ -25,7 +26,8 @@ from furcate.primitives._observations import (
 )
 from furcate.primitives._usage import UNKNOWN, Usage
 from furcate.report import Recorded, Recording, TraceTotals, trace_data, trace_text
-from furcate.report._trace_totals import NO_PROMPT, UNSTARTED, Durations
+from furcate.report._trace_measures import Durations
+from furcate.report._trace_totals import NO_PROMPT, UNSTARTED
 
 
 def started(run_id: str, *, backend: str = "b", prompt: str | None = None) -> RunStarted:
@@ -112,13 +114,81 @@ def test_a_story_is_counted() -> None:
     assert totals.pauses == {"other": 1}
     assert totals.activities == {("web_search", "completed"): 1}
     assert totals.branches.ended == {"stopped": 1, "exhausted": 1, "failed": 1}
-    assert (totals.branches.started, totals.branches.unfinished, totals.turns) == (4, 1, 1)
+    assert (totals.branches.started, totals.branches.unfinished, totals.turns) == (4, 1, 0)
     assert totals.branches.errors == {"ValueError": 1}
     assert totals.nurseries.ended == {"succeeded": 1}
     assert {name: part.runs.total() for name, part in totals.backends.items()} == {"b": 2, "other": 1, UNSTARTED: 1}
     assert {name: part.runs.total() for name, part in totals.prompts.items()} == {
         "draft": 1, NO_PROMPT: 2, UNSTARTED: 1,
     }  # fmt: skip
+
+
+def turn(run_id: str, scope: str) -> RunStarted:
+    return attrs.evolve(started(run_id), scope_id=scope)
+
+
+def branch(scope: str, name: str | None = None) -> CoordinatorStarted:
+    return CoordinatorStarted(scope_id=scope, parent_scope_id="n", parent_run_id="one", name=name, additional_turns=3)
+
+
+def test_turns_are_those_asked_for() -> None:
+    """A turn is a run of a branch: a callback that is called for the first time, or stops, makes none."""
+    events: list[Observation] = []
+    for scope in ("c0", "c1"):
+        events.append(branch(scope))
+        for number in range(3):
+            events += (TurnDelivered(scope_id=scope, remaining=3 - number), turn(f"{scope}-{number}", scope))
+        events.append(TurnDelivered(scope_id=scope, remaining=0))
+    assert totals_of(events).turns == 6
+    assert totals_of([*events, *events]).turns == 6
+
+
+@pytest.mark.parametrize("order", ["joined", "interleaved"])
+def test_what_is_told_twice_is_counted_once(order: str) -> None:
+    """A file that was joined with its copy, or that two observers wrote, comes to what happened once."""
+    events = STORY
+    twice = [*events, *events] if order == "joined" else [event for event in events for _ in range(2)]
+    once, again = totals_of(events), totals_of(twice)
+    assert (once.repeated, again.repeated) == (0, 3)
+    assert again.all.runs == once.all.runs
+    assert again.attempts == once.attempts
+    assert again.retries == once.retries
+    assert again.failures == once.failures
+    assert again.all.tokens.fields == once.all.tokens.fields
+    assert [len(part) for part in (again.all.waited, again.all.run)] == [2, 3]
+    assert (again.branches, again.nurseries, again.slowest) == (once.branches, once.nurseries, once.slowest)
+    assert "3 runs are told again and counted once" in trace_text(again, Recording([]))
+    assert trace_data(again, Recording([]))["recording"]["repeated_runs"] == 3  # type: ignore[index, call-overload]
+
+
+def test_a_run_that_is_taken_up_again_is_no_repetition() -> None:
+    """A second end of one run that differs from the first is counted, as a batch ends a run that it takes up again."""
+    events = (started("r"), finished("r", "cancelled"), started("r"), finished("r", duration_s=2.0))
+    totals = totals_of(events)
+    assert (totals.all.runs, totals.repeated) == ({"cancelled": 1, "succeeded": 1}, 0)
+
+
+def test_long_names_are_told_apart() -> None:
+    """Names that begin alike differ in their rows, and a run of a branch is called as the branch is."""
+    names = [f"branches[{number}].follow_ups[{turn}]" for number in range(3) for turn in range(2)]
+    events: list[Observation] = [branch("c", "sceptic"), turn("t", "c"), finished("t", duration_s=0.5)]
+    for name in names:
+        events += (started(name, prompt=name), finished(name))
+    text = trace_text(totals_of(events), Recording([]))
+    _, prompts = text.split("\nprompt ")
+    shown = [line.split()[0] for line in prompts.split("\n\n")[0].splitlines()[1:]]
+    assert len(set(shown)) == len(names) + 1
+    slowest = text.split("slowest runs")[1].splitlines()[1:]
+    assert len({line.split()[0] for line in slowest}) == len(names) + 1
+    assert slowest[-1].split()[0] == "sceptic"
+
+
+def test_names_that_no_cut_tells_apart_are_numbered() -> None:
+    """Of long names that differ only where no row has room for it, each has a number."""
+    names = [f"{'a' * 30}{number}{'b' * 30}" for number in range(3)]
+    events = [event for name in names for event in (started(name, prompt=name), finished(name))]
+    prompts = trace_text(totals_of(events), Recording([])).split("\nprompt ")[1].split("\n\n")[0]
+    assert len({line.split()[0] for line in prompts.splitlines()[1:]}) == 3
 
 
 def test_tokens_say_what_is_unknown() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,7 @@ from attrs import frozen
 from furcate.cli._files import check_target
 from furcate.cli._receipt_log import ReceiptLog
 from furcate.cli._telemetry import Telemetry
+from furcate.cli._told import complain
 from furcate.observers import JsonLinesObserver
 from furcate.primitives._errors import RequestError
 from furcate.primitives._observations import ContentObservation, Listener, Observation
@@ -97,8 +99,9 @@ class Kept:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A sentence for each file that could not be written to the end."""
-        return tuple(problem for problem in (self._receipts.problem, self._record.problem) if problem is not None)
+        """A sentence for each file that could not be written to the end, and one for telemetry that did not arrive."""
+        found = (self._receipts.problem, self._record.problem, self._telemetry.problem)
+        return tuple(problem for problem in found if problem is not None)
 
 
 class _Record:
@@ -117,6 +120,11 @@ class _Record:
             except OSError as error:
                 reason = error.strerror or error
                 raise RequestError(f"--record {self._path} cannot be written: {reason}; name another file") from error
+            if self._content and _is_open_to_others(self._path):
+                complain(
+                    f"--record {self._path} was there before, and others may read what is said in it; "
+                    "chmod 600 keeps it to you"
+                )
         return self
 
     def __exit__(
@@ -143,20 +151,40 @@ class _Record:
         return f"--record {self._path}: {lost:,} {'line' if lost == 1 else 'lines'} could not be written ({reason})"
 
 
+def _is_open_to_others(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+    except OSError:
+        return False
+
+
+def _named(_: click.Context, parameter: click.Parameter, value: str | None) -> Path | None:
+    """Make a path of the name of a file to append to, which may not be stdout.
+
+    Raises:
+        RequestError: it names no file.
+    """
+    option = parameter.opts[0]
+    if value == "":
+        raise RequestError(f"{option} names no file: the name is empty; give one, such as kept.jsonl")
+    if value == "-":
+        raise RequestError(f"{option} - does not mean stdout, which is for results; name a file to append to")
+    return None if value is None else Path(value)
+
+
 def keeping_options(function: _Function) -> _Function:
     """Add ``--receipts``, ``--record`` and ``--record-content``."""
-    file = click.Path(path_type=Path)
     options = (
         click.option(
             "--receipts",
-            type=file,
             metavar="FILE",
+            callback=_named,
             help="Append the receipt of each attempt to FILE, one JSON line each.",
         ),
         click.option(
             "--record",
-            type=file,
             metavar="FILE",
+            callback=_named,
             help="Append what happens to FILE, for `furcate trace summarize` and `furcate report`.",
         ),
         click.option("--record-content", is_flag=True, help="Record what is said as well."),

@@ -7,6 +7,7 @@ import errno
 import io
 import logging
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -21,8 +22,8 @@ class JsonLinesObserver:
     """Append each observation to a file as one line of JSON; a context manager that closes its file.
 
     Each line goes to the system in one piece before the run goes on, so that a process that is killed leaves whole
-    lines but for, at most, the last one. What follows such a piece later begins on a line of its own. Several
-    observers and processes may write to one file.
+    lines but for, at most, the last one. What follows such a piece later begins on a line of its own, whoever left it
+    there. Several observers and processes may write to one file.
 
     A file that was moved away or removed is opened anew under its name before the next line, as logrotate wants it;
     one that was emptied in place goes on from its start. A line that cannot be written is lost, and costs the run
@@ -30,7 +31,8 @@ class JsonLinesObserver:
     happened, so that recording goes on once there is room again.
 
     Arguments:
-        path: the file, relative to the folder in which the process is now.
+        path: the file, relative to the folder in which the process is now. A pipe or a device is refused: waiting for
+            whoever reads it would stop the event loop.
         content: whether to write what was said as well: messages in their portable form, never what only a provider
             may read. The file is made for its owner alone then.
 
@@ -40,7 +42,7 @@ class JsonLinesObserver:
         problem: why the first of them could not; None where all were.
 
     Raises:
-        OSError: the file cannot be opened.
+        OSError: the file cannot be opened, or is no regular one.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, content: bool = False) -> None:
@@ -48,7 +50,7 @@ class JsonLinesObserver:
         self._mode = 0o600 if content else 0o666
         self._file = self._opened()
         self._identity = _identity(os.fstat(self._file.fileno()))
-        self._torn = _ends_inside_a_line(self._path)
+        self._left: int | None = None
         self.on_content: Callable[[ContentObservation], None] | None = self._write if content else None
         self.lost = 0
         self.problem: OSError | ValueError | None = None
@@ -74,16 +76,38 @@ class JsonLinesObserver:
         try:
             line = line_of(event, datetime.datetime.now(datetime.UTC).timestamp())
             self._heed_rotation()
-            if self._torn:
-                line = b"\n" + line
-            # One call, so that the system writes the line as one piece, after whatever others have written.
-            written = self._file.write(line) or 0
-            if written < len(line):
-                self._torn = self._torn or written > 0
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            self._torn = False
+            self._append(line)
         except (OSError, ValueError) as error:
             self._lose(error)
+
+    def _append(self, line: bytes) -> None:
+        """Write a line after all that is there, on a line of its own."""
+        found = os.fstat(self._file.fileno()).st_size
+        begun = b"\n" if self._ends_torn(found) else b""
+        began = self._put(begun + line)
+        # Another writer may have been cut off between that look and this write: what follows its piece is unreadable.
+        if not begun and began != found and self._ends_torn(began):
+            self._put(b"\n" + line)
+
+    def _put(self, line: bytes) -> int:
+        """Write in one call, so that the system adds it as one piece; give the size that the file had before it."""
+        written = self._file.write(line) or 0
+        if written < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._left = self._file.tell()
+        return self._left - len(line)
+
+    def _ends_torn(self, size: int) -> bool:
+        """Tell whether somebody, this observer or another, was cut off while writing the file's line that ends there.
+
+        Where the file may not be read, anything that this observer did not leave is taken for such a piece.
+        """
+        if not size or size == self._left:
+            return False
+        if not self._file.readable():
+            return True
+        self._file.seek(size - 1)
+        return self._file.read(1) not in (b"\n", b"")
 
     def _heed_rotation(self) -> None:
         if self._file.closed:
@@ -95,11 +119,24 @@ class JsonLinesObserver:
         if there != self._identity:
             before, self._file = self._file, self._opened()
             self._identity = _identity(os.fstat(self._file.fileno()))
-            self._torn = _ends_inside_a_line(self._path)
+            self._left = None
             before.close()
 
     def _opened(self) -> io.FileIO:
-        return io.FileIO(self._path, "ab", opener=lambda path, flags: os.open(path, flags, self._mode))
+        try:
+            return self._opened_as("ab+")
+        except PermissionError:
+            # Some may add to a file that they may not read.
+            return self._opened_as("ab")
+
+    def _opened_as(self, mode: str) -> io.FileIO:
+        # Opening a pipe that nobody reads would wait for ever, were it not for the flag; it changes nothing for a file.
+        unasked = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+        file = io.FileIO(self._path, mode, opener=lambda path, flags: os.open(path, flags | unasked, self._mode))
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise OSError(errno.EINVAL, "it is no regular file", self._path)
+        return file
 
     def _lose(self, error: OSError | ValueError) -> None:
         self.lost += 1
@@ -111,16 +148,3 @@ class JsonLinesObserver:
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
-
-
-def _ends_inside_a_line(path: str) -> bool:
-    """Tell whether somebody was cut off while writing the file's last line."""
-    # A pipe or a device has no end to look at.
-    if not os.path.isfile(path) or not os.path.getsize(path):
-        return False
-    try:
-        with open(path, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
-    except OSError:
-        return False

@@ -22,7 +22,19 @@ from furcate.report._trace_totals import TraceTotals
 # In HTML these could end the element that holds the data, or be taken for markup.
 _MARKUP = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 # These turn the reading direction or cannot be seen, so they are spelled out: the page shows that they are there.
-_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Joiners stay after what they join: letters of scripts that need them, and pictures of which others are made; so do
+# the tags of a flag.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+    "|\r(?!\n)"
+    "|(?<![\u0600-\u180d\u180f-\u1fff\u20e3\u2190-\u2bff\ua840-\ud7ff\ufb50-\ufdff\ufe0e-\ufe0f\ufe70-\ufefc"
+    "\U00010a00-\U0001fbff])[\u200c\u200d]"
+    "|(?<![\U0001f3f4\U000e0020-\U000e007e])[\U000e0000-\U000e007f]"
+)
+# How JSON writes those of them that may not stand in it as they are; a pair that begins with a backslash is one.
+_ESCAPED = re.compile(r"(?:\\\\)+|\\(?:u00([01][0-9a-f])|([bf]|r(?!\\n)))")
+_SHORT = {"b": "08", "f": "0c", "r": "0d"}
+_LONGEST_NAME = 200
 
 _SCRIPTS = ("rows.js", "drawing.js", "figure.js", "details.js", "start.js")
 
@@ -48,7 +60,7 @@ def page(recording: Recording, name: str) -> str:
     environment.add_filter("seconds", lambda number: f"{number:,.2f}")
     return environment.render_template(
         "page.html",
-        name=clean_line(name),
+        name=_one_line(name),
         policy=_policy(style, script),
         style=style,
         script=script,
@@ -62,8 +74,28 @@ def page(recording: Recording, name: str) -> str:
 def embedded(data: Plain) -> str:
     """Write plain data as JSON that can stand inside any element of an HTML document."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    spelled = _UNSEEN.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
-    return spelled.translate(_MARKUP)
+    text = _ESCAPED.sub(_spelled_escape, text)
+    return _UNSEEN.sub(lambda found: "\\" + _spelled(found), text).translate(_MARKUP)
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return f"\\u{ord(found[0]):04x}"
+
+
+def _spelled_escape(found: re.Match[str]) -> str:
+    code, short = found.groups()
+    code = code or _SHORT.get(short or "")
+    return f"\\\\u00{code}" if code is not None else found[0]
+
+
+def _one_line(text: str) -> str:
+    """Make one line of a name that is shown in a table: clean, without what cannot be seen, and not endless."""
+    half = 10 * _LONGEST_NAME
+    line = clean_line(text if len(text) <= 2 * half else f"{text[:half]}…{text[-half:]}")
+    if len(line) > _LONGEST_NAME:
+        # Names of one plan begin alike, so it is their middle that goes.
+        line = f"{line[: _LONGEST_NAME // 2]}…{line[1 - _LONGEST_NAME // 2 :]}"
+    return _UNSEEN.sub(_spelled, line)
 
 
 def _policy(style: str, script: str) -> str:
@@ -111,9 +143,9 @@ def _duration(totals: TraceTotals) -> str:
 def _shown(value: Plain) -> Plain:
     """Make every text in plain data one clean line."""
     if isinstance(value, str):
-        return clean_line(value)
+        return _one_line(value)
     if isinstance(value, list):
         return [_shown(item) for item in value]
     if isinstance(value, Mapping):
-        return {clean_line(key): _shown(item) for key, item in value.items()}
+        return {_one_line(key): _shown(item) for key, item in value.items()}
     return value

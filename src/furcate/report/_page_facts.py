@@ -77,7 +77,7 @@ class PageFacts:
             case ActivityChanged() as event:
                 activities = self._attempt(event.run_id, event.number).setdefault("activities", [])
                 assert isinstance(activities, list)
-                activities.append([f"{event.scope} {event.activity_id}", event.name, event.state])
+                activities.append(_bounded([f"{event.scope} {event.activity_id}", event.name, event.state]))
             case AttemptsPaused() as event:
                 self._list_of(event.run_id, "pauses").append([at_s, event.wait_s, event.failure_kind])
             case ContentRecorded() as event:
@@ -101,7 +101,7 @@ class PageFacts:
         return {"began": self._first_s, "took": self._last_s, "runs": list(self._runs.values()), "rows": listed}
 
     def _run_of(self, run_id: str) -> Facts:
-        return self._runs.setdefault(run_id, {"id": run_id})
+        return self._runs.setdefault(run_id, {"id": _bounded(run_id)})
 
     def _list_of(self, run_id: str, name: str) -> list[Plain]:
         held = self._run_of(run_id).setdefault(name, [])
@@ -134,7 +134,7 @@ class PageFacts:
                 pass  # pauses and limits of a backend, and turns as such, have no row
 
     def _rows(self) -> list[_Row]:
-        scoped = {scope_id: _Row({**facts, "id": scope_id}) for scope_id, facts in self._scopes.items()}
+        scoped = {scope_id: _Row({**facts, "id": _bounded(scope_id)}) for scope_id, facts in self._scopes.items()}
         row_of: dict[str, _Row] = {}
         rows: list[_Row] = []
         continued = Counter(str(run.get("parent_run_id")) for run in self._runs.values() if "scope_id" not in run)
@@ -179,6 +179,16 @@ def _cut_circles(rows: list[_Row]) -> None:
         sound |= path
 
 
+# Names and ids have no bound of their own; what was said is shown in full.
+_LONGEST_NAME = 1000
+
+
+def _bounded(value: Plain) -> Plain:
+    if isinstance(value, str) and len(value) > _LONGEST_NAME:
+        return f"{value[:_LONGEST_NAME]}… ({len(value):,} characters)"
+    return [_bounded(item) for item in value] if isinstance(value, list) else value
+
+
 _LEFT_OUT = ("parent_carrier", "settings", "usage", "receipt", "body_sha256")
 
 
@@ -188,12 +198,12 @@ def _told(event: attrs.AttrsInstance, **more: Plain) -> Facts:
     for item in attrs.fields(type(event)):
         value = getattr(event, item.name)
         if item.name not in _LEFT_OUT and value is not None:
-            told[item.name] = round(value, 4) if isinstance(value, float) else value
+            told[item.name] = _bounded(round(value, 4) if isinstance(value, float) else value)
     return {**told, **more}
 
 
 def _run(event: RunStarted, at_s: float) -> Facts:
-    told = _told(event, id=event.run_id, at=at_s)
+    told = _told(event, id=_bounded(event.run_id), at=at_s)
     del told["run_id"]
     settings = _settings(event.settings)
     return {**told, "settings": settings} if settings else told
@@ -202,7 +212,7 @@ def _run(event: RunStarted, at_s: float) -> Facts:
 def _settings(settings: Settings) -> Facts:
     held = attrs.asdict(settings, recurse=False)
     return {
-        name: list(value) if isinstance(value, tuple) else value
+        name: _bounded(list(value) if isinstance(value, tuple) else value)
         for name, value in held.items()
         if value not in (None, ()) and name != "extra_body"
     }
@@ -231,12 +241,14 @@ def _usage(usage: Usage) -> Facts:
 def _receipt(receipt: TransportReceipt) -> Facts:
     outcome = receipt.outcome
     return {
-        "runtime": receipt.caller_runtime_id,
+        "runtime": _bounded(receipt.caller_runtime_id),
         "native": receipt.native_request_sha256.hex(),
         "sent": receipt.provider_request_sha256.hex(),
-        "provider": receipt.provider,
+        "provider": _bounded(receipt.provider),
         "dropped": receipt.foreign_reasoning_dropped,
-        "outcome": outcome.stop_reason if isinstance(outcome, Completed) else f"{outcome.kind}: {outcome.message}",
+        "outcome": _bounded(
+            outcome.stop_reason if isinstance(outcome, Completed) else f"{outcome.kind}: {outcome.message}"
+        ),
     }
 
 

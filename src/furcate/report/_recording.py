@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import UnionType
@@ -9,13 +10,15 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 from attrs import frozen
-from cattrs import Converter, transform_error
+from cattrs import Converter
 
 from furcate.observers._lines import VERSION
 from furcate.primitives._json import FrozenMap
 from furcate.primitives._observations import Observation
 from furcate.primitives._receipt import TransportReceipt
-from furcate.validation._structure import strict_converter
+from furcate.report._line_faults import misfits, unparsed
+from furcate.validation._paths import shown
+from furcate.validation._structure import Misfit, strict_converter
 
 MOST_FAULTS = 20
 
@@ -98,6 +101,7 @@ class Recording:
     Attributes:
         lines: number of lines that have gone by, empty ones included.
         told: how many of them gave an observation.
+        contents: how many of these hold what was said.
         skipped: how many are of a form or kind that this version does not know.
         torn: whether the last line was cut off.
         broken: how many are no lines of a recording.
@@ -109,6 +113,7 @@ class Recording:
         self._receipts = receipts
         self.lines = 0
         self.told = 0
+        self.contents = 0
         self.skipped = 0
         self.torn = False
         self.broken = 0
@@ -128,6 +133,7 @@ class Recording:
                 self.skipped += 1
             else:
                 self.told += 1
+                self.contents += isinstance(recorded.event, ContentRecorded)
                 yield recorded
 
     def _note(self, line: bytes, problem: str) -> None:
@@ -164,9 +170,15 @@ def _made_converter() -> Any:
     converter = strict_converter()
     # Most fields are of this form, and a recording may have millions of them.
     converter.register_structure_hook_factory(_is_optional, _optional_hook)
-    converter.register_structure_hook(FrozenMap, lambda value, _: FrozenMap(value))
+    converter.register_structure_hook(FrozenMap, lambda value, _: FrozenMap(_object(value)))
     converter.register_structure_hook(TransportReceipt, lambda value, _: TransportReceipt.from_dict(value))
     return converter
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise Misfit(f"{shown(value)} is not an object")
+    return value
 
 
 def _is_optional(hint: Any) -> bool:
@@ -212,17 +224,18 @@ def _read(line: bytes, *, receipts: bool) -> Recorded | None:
     try:
         found = _CONVERTER.structure(told, cls)
     except Exception as error:
-        raise ValueError(f"is no {kind}: {'; '.join(transform_error(error, path='$'))}") from error
+        raise ValueError(f"is no {kind}: {misfits(error)}") from error
     return Recorded(float(at_s), _content(found) if isinstance(found, (_Sent, _Received)) else found)
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
     try:
-        told = msgspec.json.decode(line)
+        # Editors and shells of Windows put a byte order mark at the start of what they write.
+        told = msgspec.json.decode(line.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"is no JSON: {error}") from error
+        raise ValueError(unparsed(error, line)) from error
     if not isinstance(told, dict):
-        raise ValueError("is no JSON object")
+        raise ValueError("is no JSON object, such as the lines that --record writes")
     return told
 
 

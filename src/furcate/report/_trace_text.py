@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
@@ -11,7 +12,8 @@ from rich.cells import cell_len, set_cell_size
 from furcate.primitives._json import Plain
 from furcate.report._clean import clean_line
 from furcate.report._recording import Recording
-from furcate.report._trace_totals import Durations, Part, Scopes, TokenTotal, TraceTotals
+from furcate.report._trace_measures import Durations, TokenTotal
+from furcate.report._trace_totals import Part, Scopes, TraceTotals
 
 WIDTH = 80
 _LABEL = 22
@@ -43,6 +45,7 @@ def trace_data(totals: TraceTotals, recording: Recording) -> dict[str, Plain]:
             "broken": recording.broken,
             "torn": recording.torn,
             "contents": totals.contents,
+            "repeated_runs": totals.repeated,
             "first_at": totals.first_s,
             "last_at": totals.last_s,
         },
@@ -70,6 +73,7 @@ def trace_data(totals: TraceTotals, recording: Recording) -> dict[str, Plain]:
                 "backend": run.backend,
                 "prompt": run.prompt,
                 "model": run.model,
+                "branch": run.branch or None,
             }
             for run in totals.slowest
         ],
@@ -86,6 +90,9 @@ def _head(totals: TraceTotals, recording: Recording) -> Iterator[str]:
         yield f"{_number(totals.contents, 'of them holds content', 'of them hold content')}"
     if recording.skipped:
         yield f"{_number(recording.skipped, 'line')} passed over: written by a newer furcate"
+    if totals.repeated:
+        ends = _number(totals.repeated, "run is told again and", "runs are told again and")
+        yield f"{ends} counted once"
     if recording.torn:
         yield "the last line was cut off and is passed over"
     if recording.broken:
@@ -184,12 +191,13 @@ def _parts(what: str, parts: Mapping[str, Part]) -> Iterator[str]:
     columns = (_LABEL, 7, 7, 11, 8, 9, 8, 8)
     yield _row((what, "runs", "failed", "all input", "cached", "output", "first s", "run s"), columns)
     ordered = sorted(parts.items(), key=lambda item: -item[1].runs.total())
+    names = _told_apart((name for name, _ in ordered[:_MOST_ROWS]), _LABEL - 3)
     for name, part in ordered[:_MOST_ROWS]:
         tokens = part.tokens
         share = tokens.cache_share
         # Input as people compare it: everything that was sent, from a cache or not.
         cells = (
-            f"  {name}",
+            f"  {names[name]}",
             _amount(part.runs.total(), 6),
             _amount(part.runs["failed"], 6),
             _known(
@@ -228,8 +236,9 @@ def _slowest(totals: TraceTotals) -> Iterator[str]:
     if not totals.slowest:
         return
     yield f"{'slowest runs':<{_LABEL}}{'s':>9}  {'status':<10}run"
+    names = _told_apart((run.branch or run.prompt for run in totals.slowest), _LABEL - 3)
     for run in totals.slowest:
-        name = set_cell_size(_fitted(f"  {run.prompt}", _LABEL - 1), _LABEL)
+        name = set_cell_size(f"  {names[run.branch or run.prompt]}", _LABEL)
         yield f"{name}{_amount(run.duration_s, 8):>9}  {run.status:<10}{_fitted(run.run_id, 37)}"
 
 
@@ -247,8 +256,43 @@ def _amount(number: int | float, room: int) -> str:
 
 
 def _fitted(text: str, width: int) -> str:
-    text = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    text = _printable(text)
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + _ELLIPSIS
+
+
+def _told_apart(names: Iterable[str], width: int) -> dict[str, str]:
+    """Fit names by leaving out of each what lies in its middle, where that keeps them apart, else by numbers."""
+    named = list(dict.fromkeys(names))
+    middle = width // 2
+    # Names of one plan begin alike and end alike, so the part that differs may lie before or behind the middle.
+    for head in sorted(range(2, width - 2), key=lambda head: abs(head - middle)):
+        short = {name: _without_middle(name, head, width) for name in named}
+        if len(set(short.values())) == len(named):
+            return short
+    counts: Counter[str] = Counter()
+    fitted: dict[str, str] = {}
+    for name in named:
+        short_name = _without_middle(name, middle, width)
+        counts[short_name] += 1
+        number = f"~{counts[short_name]}"
+        alone = counts[short_name] == 1
+        fitted[name] = short_name if alone else set_cell_size(short_name, width - len(number)) + number
+    return fitted
+
+
+def _without_middle(name: str, head: int, width: int) -> str:
+    # However long a name is, only its ends can be seen.
+    name = _printable(name if len(name) <= 2 * width else f"{name[:width]}{name[-width:]}")
+    if cell_len(name) <= width:
+        return name
+    tail = name[-(width - 1 - head) :]
+    while cell_len(tail) > width - 1 - head:
+        tail = tail[1:]
+    return set_cell_size(name, head) + _ELLIPSIS + tail
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _number(number: int, one: str, many: str | None = None) -> str:

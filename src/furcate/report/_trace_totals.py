@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import math
-from array import array
 from collections import Counter
 from collections.abc import Iterable
 from itertools import count
@@ -28,112 +26,13 @@ from furcate.primitives._observations import (
     RunStarted,
     TurnDelivered,
 )
-from furcate.primitives._usage import USAGE_FIELDS, Usage
-from furcate.report._recording import ContentRecorded, Recorded
+from furcate.report._recording import ContentRecorded, Recorded, RecordedEvent
+from furcate.report._trace_measures import Durations, Tokens
+from furcate.report._trace_repeats import Repeats
 
 SLOWEST = 10
 UNSTARTED = "(start not recorded)"
 NO_PROMPT = "(messages)"
-INPUTS = ("input_tokens", "cache_read_tokens", "cache_write_tokens")
-
-
-class Durations:
-    """Hold numbers of seconds, and give what lies in their middle and at their end."""
-
-    def __init__(self) -> None:
-        self._held = array("d")
-        self._sorted = True
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def add(self, seconds: float) -> None:
-        """Take one."""
-        self._held.append(seconds)
-        self._sorted = False
-
-    def at(self, share: float) -> float | None:
-        """Give the smallest of them that a share of all, from 0 to 1, does not exceed; None where there is none."""
-        if not self._held:
-            return None
-        if not self._sorted:
-            self._held = array("d", sorted(self._held))
-            self._sorted = True
-        # Nearest rank: always one of the measured numbers, the last one for a share of 1.
-        return self._held[max(0, math.ceil(share * len(self._held)) - 1)]
-
-    def described(self) -> Plain:
-        """Give them as plain data."""
-        return {"count": len(self), "median_s": self.at(0.5), "p95_s": self.at(0.95), "max_s": self.at(1.0)}
-
-
-@define
-class TokenTotal:
-    """Total one usage field over ended runs.
-
-    Attributes:
-        known: sum of what was reported; None where nobody reported.
-        exact: number of runs that reported it exactly.
-        at_least: number of runs that reported a lower bound.
-        unknown: number of runs that did not report it.
-    """
-
-    known: int | None = None
-    exact: int = 0
-    at_least: int = 0
-    unknown: int = 0
-
-    def add(self, value: int | None, *, bound: bool) -> None:
-        """Take what one run reported."""
-        if value is None:
-            self.unknown += 1
-            return
-        self.known = (self.known or 0) + value
-        if bound:
-            self.at_least += 1
-        else:
-            self.exact += 1
-
-    def described(self) -> Plain:
-        """Give it as plain data."""
-        return {"tokens": self.known, "exact": self.exact, "at_least": self.at_least, "unknown": self.unknown}
-
-
-class Tokens:
-    """Total the usage of ended runs.
-
-    Attributes:
-        fields: a total for each usage field.
-        share_runs: number of runs that told both how much they read from a cache and how much not.
-    """
-
-    def __init__(self) -> None:
-        self.fields = {name: TokenTotal() for name in USAGE_FIELDS}
-        self.share_runs = 0
-        self._cached = 0
-        self._sent = 0
-
-    def add(self, usage: Usage) -> None:
-        """Take what one run used."""
-        for name, total in self.fields.items():
-            total.add(getattr(usage, name), bound=name in usage.lower_bounds)
-        if usage.input_tokens is not None and usage.cache_read_tokens is not None:
-            self.share_runs += 1
-            self._cached += usage.cache_read_tokens
-            self._sent += sum(getattr(usage, name) or 0 for name in INPUTS)
-
-    @property
-    def cache_share(self) -> float | None:
-        """Share of the input that was read from a cache, over the runs that told; None where nobody told of any."""
-        return self._cached / self._sent if self._sent else None
-
-    def described(self) -> dict[str, Plain]:
-        """Give them as plain data."""
-        return {
-            **{name: total.described() for name, total in self.fields.items()},
-            "cache_share": self.cache_share,
-            "cache_share_runs": self.share_runs,
-        }
 
 
 class Part:
@@ -172,12 +71,16 @@ class Part:
 
 @frozen
 class OpenRun:
-    """Hold what is known of a run while it goes on."""
+    """Hold what is known of a run while it goes on.
+
+    Attributes:
+        branch: name of the branch that it is a turn of, empty where there is none.
+    """
 
     backend: str
     prompt: str
     model: str
-    started_s: float
+    branch: str
 
 
 @frozen(kw_only=True)
@@ -190,6 +93,7 @@ class SlowRun:
     backend: str
     prompt: str
     model: str
+    branch: str
 
 
 @define
@@ -252,7 +156,8 @@ class TraceTotals:
         failures: what failed, by kind and reason.
         branches: coordinators.
         nurseries: nurseries of branches.
-        turns: number of turns that callbacks were called for.
+        turns: number of turns that callbacks asked for and that began: runs of branches.
+        repeated: number of ends of runs that were told before, and are counted once.
         pauses: how often a backend as a whole paused.
         activities: work that providers ran on their own side and that ended, by its name and state.
         contents: number of lines that hold content.
@@ -272,10 +177,13 @@ class TraceTotals:
         self.branches = Scopes()
         self.nurseries = Scopes()
         self.turns = 0
+        self.repeated = 0
         self.pauses: Counter[str] = Counter()
         self.activities: Counter[tuple[str, str]] = Counter()
         self.contents = 0
         self._open: dict[str, OpenRun] = {}
+        self._branches: dict[str, str] = {}
+        self._repeats = Repeats()
         self._slow: list[tuple[float, int, SlowRun]] = []
         self._order = count()
 
@@ -289,10 +197,13 @@ class TraceTotals:
         event = recorded.event
         self.first_s = recorded.at_s if self.first_s is None else min(self.first_s, recorded.at_s)
         self.last_s = recorded.at_s if self.last_s is None else max(self.last_s, recorded.at_s)
+        if self._repeats.knows(event):
+            self._again(event)
+            return
         match event:
             case RunStarted():
-                prompt = NO_PROMPT if event.prompt is None else event.prompt
-                self._open[event.run_id] = OpenRun(event.backend, prompt, event.model, recorded.at_s)
+                self.turns += event.scope_id in self._branches
+                self._start(event)
             case AttemptStarted():
                 for part in self._parts(self._open.get(event.run_id)):
                     part.waited.add(event.waited_s)
@@ -310,10 +221,21 @@ class TraceTotals:
                     self.activities[event.name, event.state] += 1
             case BackendPaused():
                 self.pauses[event.backend] += 1
-            case BackendLimited():
-                pass  # how many places are in use says nothing about what was done
             case _:
                 self._scope(event)
+
+    def _start(self, event: RunStarted) -> None:
+        prompt = NO_PROMPT if event.prompt is None else event.prompt
+        branch = self._branches.get(event.scope_id or "", "")
+        self._open[event.run_id] = OpenRun(event.backend, prompt, event.model, branch)
+
+    def _again(self, event: RecordedEvent) -> None:
+        """Take what was told before: it counts for nothing, but a run may be taken up again and end otherwise."""
+        if isinstance(event, RunStarted):
+            self._start(event)
+        elif isinstance(event, RunFinished):
+            self.repeated += 1
+            self._open.pop(event.run_id, None)
 
     def conclude(self) -> None:
         """Count the runs whose end was not recorded, once all lines have gone by."""
@@ -323,14 +245,24 @@ class TraceTotals:
         self._open.clear()
 
     def _scope(
-        self, event: CoordinatorStarted | CoordinatorFinished | NurseryStarted | NurseryFinished | TurnDelivered
+        self,
+        event: CoordinatorStarted
+        | CoordinatorFinished
+        | NurseryStarted
+        | NurseryFinished
+        | TurnDelivered
+        | BackendLimited,
     ) -> None:
         match event:
             case CoordinatorStarted():
                 self.branches.started += 1
+                self._branches[event.scope_id] = event.name or ""
             case TurnDelivered():
-                self.turns += 1
+                pass  # the first is no turn yet, and after another the callback may stop
+            case BackendLimited():
+                pass  # how many places are in use says nothing about what was done
             case CoordinatorFinished():
+                self._branches.pop(event.scope_id, None)
                 self.branches.ended[event.outcome or event.status] += 1
                 if event.error_type is not None:
                     self.branches.errors[event.error_type] += 1
@@ -367,6 +299,7 @@ class TraceTotals:
             backend=run.backend if run is not None else UNSTARTED,
             prompt=run.prompt if run is not None else UNSTARTED,
             model=run.model if run is not None else "",
+            branch=run.branch if run is not None else "",
         )
         # The order of ending decides between equals, so that entries themselves are never compared.
         keep = heapq.heappush if len(self._slow) < SLOWEST else heapq.heappushpop

@@ -44,7 +44,7 @@ function details(node) {
     el(
       "header",
       {},
-      el("h3", {}, node.label),
+      el("h3", {}, node.named ? `${node.label}, ${node.named}` : node.label),
       el("button", { type: "button", onclick: close, "aria-label": "Close the details" }, "Close"),
     ),
   ];
@@ -62,6 +62,7 @@ function details(node) {
   if (node.kind === "branch")
     shown.push(
       facts(
+        ["in", pathOf(node)],
         ["state", node.state],
         ["error", row.error_type],
         ["turns", row.additional_turns === undefined ? "" : `${node.own.length} of at most ${row.additional_turns}`],

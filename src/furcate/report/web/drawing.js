@@ -190,13 +190,24 @@ function busiest(list, from, to) {
 
 function ticks() {
   const span = to - from,
-    rough = span / Math.max(2, width / 110),
+    rough = span / Math.max(3, width / 80),
     power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough),
     found = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
   const digits = Math.max(0, -Math.floor(Math.log10(step)));
   return found.map((at) => ({ at, text: `${at.toFixed(digits)} s` }));
+}
+// Each tick's words stand to its right; the last ones end with the axis, and go where they would meet those before.
+function marks() {
+  const placed = [];
+  for (const { at, text } of ticks()) {
+    const wide = text.length * 7 + 2,
+      left = Math.min(x(at) + 3, width - wide),
+      before = placed[placed.length - 1];
+    if (left >= 0 && (!before || left >= before.right + 8)) placed.push({ left, right: left + wide, text });
+  }
+  return placed;
 }
 const rules = (height) =>
   ticks().map(({ at }) => svg("path", { class: "tick", d: `M${x(at).toFixed(1)} 0V${height}` }));
@@ -240,7 +251,7 @@ function drawRow(item, n) {
       "aria-posinset": item.at,
       "aria-selected": node === chosen ? "true" : "false",
       "aria-expanded": canOpen(item) ? String(isOpen(node)) : null,
-      title: group ? node.tally : null,
+      title: group ? node.tally : item.alone && node.above ? `${pathOf(node)} › ${node.label}` : null,
       onclick: (event) => {
         active = n;
         clicked(item, event);
@@ -251,11 +262,12 @@ function drawRow(item, n) {
       { class: "name", role: "rowheader" },
       stems(item),
       el("b", {}, node.label || "–"),
-      node.note ? el("i", {}, node.note) : null,
+      item.alone && node.above ? el("i", { class: "path" }, `in ${pathOf(node)}`) : null,
+      node.note ? el("i", { class: node.kind === "nursery" ? "count" : node.named ? "named" : null }, node.note) : null,
     ),
     el(
       "div",
-      { class: "wide", role: "gridcell", "aria-label": node.own.length ? several(node.own.length, "run") : null },
+      { class: "wide chain", role: "gridcell", "aria-label": node.own.length ? several(node.own.length, "run") : null },
       group ? null : chain(node),
     ),
     el(

@@ -62,7 +62,7 @@ function legend() {
 function heads() {
   const cells = [
     ["Exchange or branch", ""],
-    ["Turns", "wide"],
+    ["Turns", "wide chain"],
     ["State", ""],
     ["Input", "n wide"],
     ["Cached", "n wide"],
@@ -76,15 +76,15 @@ function heads() {
       svg(
         "svg",
         { class: "time", height: 27 },
-        ticks().map(({ at, text }) => svg("text", { x: Math.min(x(at) + 3, width - 34).toFixed(1), y: 18 }, text)),
+        marks().map(({ left, text }) => svg("text", { x: left.toFixed(1), y: 18 }, text)),
       ),
     ),
   );
   const drawn = area(everything, 56);
   everything.sum ||= total(everything);
   sumRow.replaceChildren(
-    el("div", { class: "name", role: "rowheader" }, el("b", {}, "All runs"), el("i", {}, count(everything.length))),
-    el("div", { class: "wide", role: "gridcell" }),
+    el("div", { class: "name", role: "rowheader" }, el("b", {}, "All runs"), el("i", { class: "count" }, count(everything.length))),
+    el("div", { class: "wide chain", role: "gridcell" }),
     el(
       "div",
       { class: "most", role: "gridcell" },

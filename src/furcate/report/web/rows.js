@@ -86,14 +86,17 @@ function describe(node) {
   const { row, own } = node,
     last = own[own.length - 1];
   if (node.kind === "nursery") {
-    node.label = row.name || "branches";
+    // The row above has the nursery's name already where it has no other.
+    const many = several(node.below.length, "branch").replace("branchs", "branches"),
+      named = row.name && node.above?.named !== row.name;
+    node.label = named ? row.name : many;
+    node.note = named ? many : "";
     node.state = row.state || "unfinished";
     const tally = {};
     for (const child of node.below) {
       const state = child.row.state || "unfinished";
       tally[state] = (tally[state] || 0) + 1;
     }
-    node.note = several(node.below.length, "branch").replace("branchs", "branches");
     node.tally = Object.entries(tally)
       .map(([state, n]) => `${count(n)} ${state}`)
       .join(", ");
@@ -103,13 +106,26 @@ function describe(node) {
     node.state = row.state || "unfinished";
   } else {
     node.label = own[0].prompt || "messages";
-    node.note = own[0].model || own[0].id.slice(-8);
+    // What its branches are called together, such as the input that it opens, tells it from others of its prompt.
+    node.named = [...new Set(node.below.map((child) => child.kind === "nursery" && child.row.name))]
+      .filter(Boolean)
+      .join(", ");
+    node.note = node.named || own[0].model || own[0].id.slice(-8);
     node.state = stateOf(last);
   }
   node.failed = node.state === "failed";
   node.took = own.reduce((most, run) => Math.max(most, (run.end ?? data.took) - (run.at ?? 0)), 0);
   node.turns =
     node.kind === "branch" && row.additional_turns !== undefined ? `${own.length}/${row.additional_turns}` : "";
+}
+
+// The names of the rows that a row stands under, from the top; what only repeats the one before is left out.
+function pathOf(node) {
+  const names = [];
+  for (let at = node.above; at; at = at.above)
+    if (at.kind !== "more" && !(at.kind === "nursery" && at.label !== at.row.name))
+      names.unshift(at.named ? `${at.label} ${at.named}` : at.label);
+  return names.join(" › ");
 }
 
 function childrenOf(node) {
@@ -200,5 +216,6 @@ const matches = (node, wanted) =>
     node.label,
     node.state,
     node.row.id,
+    node.named,
     ...node.own.flatMap((run) => [run.id, run.prompt, run.model, run.backend, run.reason, run.kind]),
   ].some((text) => text && text.toLowerCase().includes(wanted));
