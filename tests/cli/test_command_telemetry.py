@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import furcate
+from furcate.cli._kept import Keeping, Kept
 from furcate.cli._telemetry import Telemetry
 from furcate.primitives._telemetry import OTelSettings
 
@@ -47,3 +48,34 @@ def test_content_is_taken_only_where_it_is_captured(captures: bool) -> None:
         telemetry.on_event(STARTED)
         if telemetry.on_content is not None:
             telemetry.on_content(sent)
+
+
+FINISHED = furcate.RunFinished(
+    run_id="r",
+    status="succeeded",
+    duration_s=1.0,
+    usage=furcate.Usage(),
+    attempts=0,
+    repairs=0,
+    validation="not_requested",
+)
+
+
+def test_what_did_not_arrive_is_a_problem_at_the_end(caplog) -> None:
+    """What the collector did not confirm is one line among the problems, and not logged."""
+    with Kept(Keeping(), settings()) as kept:
+        for event in (STARTED, FINISHED):
+            kept.observers[-1].on_event(event)
+        assert kept.problems == ()
+    [problem] = kept.problems
+    assert problem == (
+        "telemetry: 1 of 1 spans were not confirmed by 127.0.0.1:9: nobody listens there (connection refused)"
+    )
+    assert "not confirmed" not in caplog.text
+
+
+def test_nothing_sent_is_no_problem() -> None:
+    """Without spans, a collector that is not there is none."""
+    with Kept(Keeping(), settings()) as kept:
+        pass
+    assert kept.problems == ()

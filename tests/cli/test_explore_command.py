@@ -321,6 +321,7 @@ def test_reader_that_left_ends_the_exploration(configured: Command, spawn: Comma
         os.close(write)
     assert process.returncode == 1
     assert "furcate: results cannot be written to stdout any more (Broken pipe); stopped" in err
+    assert "results in stdout" not in err
     assert "Traceback" not in err
     assert "Exception ignored" not in err
 

@@ -164,6 +164,12 @@ def test_names_cannot_break_lines_or_steer_a_terminal() -> None:
     )
 
 
+def test_joined_emoji_stay_whole() -> None:
+    """What joins the parts of an emoji is no control."""
+    family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+    assert _written(_started(prompt=family)) == [f"run 00000001 starts: prompt {family} to large on claude"]
+
+
 def test_a_narrow_encoding_is_served() -> None:
     """Where the file cannot encode a name, the name is escaped instead of lost."""
     raw = io.BytesIO()

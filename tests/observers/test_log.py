@@ -9,6 +9,7 @@ import pytest
 import furcate
 from furcate.observers import LogObserver
 from furcate.primitives._observations import (
+    ActivityChanged,
     AttemptFinished,
     BackendPaused,
     CoordinatorFinished,
@@ -88,6 +89,11 @@ def test_messages_are_one_printable_line(caplog: pytest.LogCaptureFixture) -> No
     LogObserver().on_event(BackendPaused(backend="a\nCRITICAL:root:forged\x1b[2J", wait_s=1, failure_kind="timeout"))
     [record] = caplog.records
     assert record.getMessage().isprintable()
+    caplog.clear()
+    told = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \N{MAN}\u200d\N{GIRL}"
+    LogObserver().on_event(ActivityChanged(run_id="r", number=1, activity_id="a", name=told, state="started"))
+    LogObserver().on_event(BackendPaused(backend=told, wait_s=1, failure_kind="timeout"))
+    assert [told in record.getMessage() for record in caplog.records] == [True, True]
 
 
 def test_a_level_that_nobody_listens_to_costs_no_record(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import given
@@ -25,8 +26,9 @@ from furcate.primitives._observations import (
     RunStarted,
 )
 from furcate.primitives._usage import Usage
-from furcate.report._live_frame import Line, Picture, Room, draw
+from furcate.report._live_frame import Picture, draw
 from furcate.report._live_model import LiveModel
+from furcate.report._live_table import Layout, Line, Room
 from furcate.report._live_words import Named, age, plain_news, plain_status, tokens_in, tokens_out
 
 USED = Usage(input_tokens=1000, cache_read_tokens=3000, output_tokens=50)
@@ -103,10 +105,16 @@ class Story:
         return self
 
     def picture(
-        self, *, width: int = 100, height: int | None = 40, named: Named | None = None, last: bool = False
+        self,
+        *,
+        width: int = 100,
+        height: int | None = 40,
+        named: Named | None = None,
+        last: bool = False,
+        layout: Layout | None = None,
     ) -> list[str]:
         room = Room(width=width, height=height)
-        return text_of(draw(self.model, self.now_s, room, named=named or Named(), last=last))
+        return text_of(draw(self.model, self.now_s, room, named=named or Named(), last=last, layout=layout))
 
 
 def text_of(lines: tuple[Line, ...]) -> list[str]:
@@ -175,8 +183,11 @@ def test_pause_counts_down() -> None:
     story = Story().run("r", name="p").sent("r").take(AttemptsPaused(run_id="r", wait_s=9.0, failure_kind="overloaded"))
     story.now_s += 3
     assert story.picture()[-1].split() == ["p", "pausing", "3", "s", "3", "s", "again", "in", "6", "s", "(overloaded)"]
-    story.now_s += 6
-    assert story.picture()[-1].endswith(" queued again (overloaded)")
+    story.now_s += 7
+    story.model.pass_time(story.now_s)
+    assert story.picture()[-1].split() == ["p", "queued", "1", "s", "10", "s", "again", "(overloaded)"]
+    assert plain_status(story.model, story.now_s, Named()).startswith("after 10 s: 1 run (1 queued);")
+    assert story.sent("r", 2).picture()[-1].split() == ["p", "generating", "0", "s", "10", "s", "attempt", "2"]
 
 
 def test_thousands_are_folded_into_counts_failures_and_the_slowest() -> None:
@@ -239,6 +250,8 @@ def test_trees_that_go_on_are_kept_where_others_have_ended() -> None:
         "draft 7",
         "├─ left 7",
         "└─ right 7",
+        "draft 5",
+        "draft 5 / right",
     ]
 
 
@@ -321,7 +334,146 @@ def test_no_picture_is_larger_than_its_terminal(
     lines = story.picture(width=width, height=height)
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)
-    assert all(line.isprintable() for line in lines)
+    assert all(line.replace("\u200c", "").replace("\u200d", "").isprintable() for line in lines)
+
+
+def five_by_five() -> Story:
+    """Give five openings of five branches, six of which are under way while the others wait."""
+    story = Story()
+    for root in range(5):
+        story.opening(f"draft {root}", f"r{root}").nursery(f"r{root}")
+    for number in range(25):
+        name = f"b{number}"
+        story.branch(name, of=f"r{number // 5}")
+        if number < 6:
+            story.run(f"run-{name}", scope=name).sent(f"run-{name}")
+        else:
+            story.model.note(name, story.now_s, waiting=True)
+    return story
+
+
+def names_in(lines: list[str]) -> list[str]:
+    return [re.split(r" +(?:generating|waiting|done)", line)[0] for line in lines[5:]]
+
+
+def begin(story: Story, name: str) -> None:
+    story.model.note(name, story.now_s, waiting=False)
+    story.run(f"run-{name}", scope=name).sent(f"run-{name}")
+
+
+@pytest.mark.parametrize("height", [8, 11, 15, 23])
+def test_folded_picture_uses_all_its_room(height: int) -> None:
+    """However young everything is, no line stays empty while there is something to show."""
+    story, layout = five_by_five(), Layout()
+    for ending in range(19):
+        lines = story.picture(width=60, height=height, layout=layout)
+        assert len(lines) == height
+        assert all(line.strip() for line in lines)
+        story.now_s += 0.3
+        story.ended(f"run-b{ending}").stopped(f"b{ending}")
+        assert len(story.picture(width=60, height=height, layout=layout)) == height
+        begin(story, f"b{ending + 6}")
+
+
+def test_folded_picture_has_openings_then_what_runs_then_what_waits() -> None:
+    """Several openings say how far they are, above what is under way; what waits comes last."""
+    lines = five_by_five().picture(width=60, height=20)
+    names = names_in(lines)
+    assert names[:5] == [f"draft {number}" for number in range(5)]
+    assert lines[5].endswith("0/5 ended, 5 active")
+    assert names[5:11] == [f"draft {n // 5} / b{n}" for n in range(6)]
+    assert all("generating" in line for line in lines[10:16])
+    assert all("waiting" in line for line in lines[16:])
+
+
+def test_rows_keep_their_places() -> None:
+    """When one of many ends, another takes its place and all others stay; so does one that queues between turns."""
+    story, layout = five_by_five(), Layout()
+    before = story.picture(width=100, height=20, layout=layout)
+    story.now_s += 1
+    story.ended("run-b2").run("next", scope="b2")
+    assert "queued" in story.picture(width=100, height=20, layout=layout)[12]
+    story.sent("next").ended("next").stopped("b2")
+    begin(story, "b9")
+    after = story.picture(width=100, height=20, layout=layout)
+    names = [names_in(before), names_in(after)]
+    assert [number for number in range(11) if names[0][number] != names[1][number]] == [7]
+    assert names[1][7] == "draft 1 / b9"
+
+
+def test_what_hangs_takes_the_place_of_what_does_not() -> None:
+    """A row stays only until something else has been in its state for much longer."""
+    story, layout = Story().opening().nursery(), Layout()
+    for number in range(20):
+        story.generating(f"b{number}")
+    assert "b0" in story.picture(height=8, layout=layout)[4]
+    story.ended("run-b0").run("next", scope="b0").sent("next")
+    story.now_s += 4
+    assert "b0" in story.picture(height=8, layout=layout)[4]
+    story.ended("next").run("third", scope="b0").sent("third")
+    story.now_s += 6
+    story.ended("third").run("fourth", scope="b0").sent("fourth")
+    assert not any("b0 " in line for line in story.picture(height=8, layout=layout))
+
+
+def test_tree_and_folded_picture_do_not_take_turns() -> None:
+    """Once folded, trees come back only where they leave some room."""
+    story, layout = Story(), Layout()
+    for root in range(12):
+        story.opening(f"draft {root}", f"r{root}").nursery(f"r{root}").generating(f"b{root}", of=f"r{root}")
+    kinds = []
+    for root in range(9):
+        kinds.append(any("└─" in line for line in story.picture(height=16, layout=layout)))
+        story.stopped(f"b{root}").take(NurseryFinished(scope_id=f"n-r{root}", status="succeeded", branches=1))
+    assert kinds == sorted(kinds)
+    assert kinds[-1]
+    # Twelve lines of rows are there: six trees would fill them, so that the next would fold them again.
+    assert kinds.index(True) == 8
+
+
+def test_columns_stay_where_they_are_and_only_move_right() -> None:
+    """A long name that goes away leaves the columns in their places."""
+    story, layout = Story(kept=1).run("a", name="x" * 30), Layout()
+    wide = story.picture(layout=layout)[1].index("state")
+    story.ended("a").run("b", name="short").ended("b").run("c", name="c")
+    assert not any("xxx" in line for line in story.picture(layout=layout))
+    heading = next(line for line in story.picture(layout=layout) if "state" in line)
+    assert heading.index("state") == wide == 31
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_long_names_leave_room_for_details(width: int) -> None:
+    """Why something pauses can be read however long its name is."""
+    story = Story().run("r", name="a/path/" * 20).sent("r")
+    story.take(AttemptsPaused(run_id="r", wait_s=9.0, failure_kind="overloaded"))
+    assert "again in 9 s" in story.picture(width=width)[-1]
+
+
+@pytest.mark.parametrize("width", range(20, 60))
+def test_joined_emoji_never_make_a_line_wrap(width: int) -> None:
+    """Emoji of several parts are shown whole, and fit even where a terminal shows their parts one after the other."""
+    family = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+    story = Story().run("r", name=f"{family} at home").sent("r")
+    story.take(AttemptsPaused(run_id="r", wait_s=9.0, failure_kind=family * 9))
+    lines = story.picture(width=width)
+    assert all(sum(map(cell_len, line.split("\u200d"))) <= width for line in lines)
+    assert family in story.picture(width=100)[-1]
+
+
+def test_branches_that_never_began_have_no_age() -> None:
+    """What was cancelled while it waited for its place has taken no time."""
+    story = Story().opening().nursery().branch("never").branch("begun")
+    for name in ("never", "begun"):
+        story.model.note(name, story.now_s, waiting=True)
+    story.now_s += 5
+    begin(story, "begun")
+    story.now_s += 2
+    for name in ("never", "begun"):
+        story.take(CoordinatorFinished(scope_id=name, status="cancelled", outcome=None))
+    never, begun = story.picture()[-2:]
+    assert never.split() == ["├─", "never", "cancelled", "0/3"]
+    assert begun.split() == ["└─", "begun", "cancelled", "1/3", "2.0", "s"]
+    assert "draft / never: cancelled, turn 0/3, tokens in -, out -, not begun" in list(plain_news(story.model, 0))
 
 
 def test_picture_is_printed_with_its_styles() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import select
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 import anyio
 import pytest
@@ -19,7 +22,7 @@ from furcate.primitives._errors import MisuseError
 from furcate.primitives._observations import ActivityChanged, AttemptStarted, RunFinished, RunStarted
 from furcate.primitives._usage import Usage
 from furcate.report import LiveView
-from furcate.report._live import _takes_text
+from furcate.report._live_pens import _takes_text
 from furcate.testing import StubProvider, answer
 
 STARTED = RunStarted(
@@ -77,7 +80,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.virtual_time
 async def test_terminal_is_drawn_over_and_the_last_picture_stays() -> None:
-    """What goes on is drawn while it goes on, and its end stays, with the cursor shown again."""
+    """What goes on is drawn while it goes on, and its end stays; the cursor is never hidden."""
     file = Terminal()
     async with LiveView(file=file) as view:
         view.on_event(STARTED)
@@ -92,7 +95,7 @@ async def test_terminal_is_drawn_over_and_the_last_picture_stays() -> None:
     assert "a.txt" in last
     assert "done" in last
     assert "generating" not in last
-    assert file.getvalue().rstrip().endswith("\x1b[?25h")
+    assert "\x1b[?25" not in file.getvalue()
 
 
 @pytest.mark.virtual_time
@@ -145,6 +148,96 @@ async def test_resized_terminal_is_wiped_where_the_picture_was(monkeypatch: pyte
     # The heading and the row took two lines each.
     assert drawn.startswith("\x1b[2A\r\x1b[J")
     assert "draft" in drawn
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("then", ["aside", "end"])
+async def test_resize_just_before_a_picture_goes_away_is_heeded(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A picture that is taken away or replaced by the last one is wiped from where it begins by then."""
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name)
+    size = os.terminal_size((80, 24))
+    monkeypatch.setattr(os, "get_terminal_size", lambda *file: size)
+    file = Terminal()
+    async with LiveView(file=file) as view:
+        view.on_event(STARTED)
+        await anyio.sleep(1)
+        size = os.terminal_size((30, 24))
+        before = len(file.getvalue())
+        if then == "aside":
+            with view.aside():
+                drawn = file.getvalue()[before:]
+    if then == "end":
+        drawn = file.getvalue()[before:]
+    assert drawn.startswith("\x1b[2A\r\x1b[J")
+
+
+@pytest.mark.virtual_time
+async def test_second_view_on_the_same_terminal_shows_nothing() -> None:
+    """Two pictures would overwrite each other; when the first view has ended, another may draw."""
+    file = Terminal()
+    async with LiveView(file=file) as view:
+        view.on_event(STARTED)
+        await anyio.sleep(1)
+        async with LiveView(file=file) as second:
+            second.on_event(STARTED)
+            second.note("r", name="unseen")
+            with second.aside():
+                await anyio.sleep(1)
+        assert "unseen" not in file.getvalue()
+    async with LiveView(file=file) as third:
+        third.on_event(STARTED)
+        third.note("r", name="seen")
+        await anyio.sleep(1)
+    assert "seen" in file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"every_s": "x"}, TypeError, "every_s is 'x'; give a number of seconds"),
+        ({"every_s": True}, TypeError, "every_s is True"),
+        ({"every_s": float("inf")}, ValueError, "every_s is inf; give a finite number"),
+        ({"every_s": float("nan")}, ValueError, "every_s is nan"),
+        ({"expected": -1}, ValueError, "expected is -1; give 0 or more"),
+        ({"expected": 1.5}, TypeError, "expected is 1.5; give a whole number"),
+        ({"roots": 5}, TypeError, "roots is 5; give a word in the plural"),
+        ({"roots": " "}, ValueError, "roots is empty"),
+    ],
+    ids=str,
+)
+def test_nonsense_is_told_at_once(arguments: dict[str, Any], error: type[Exception], said: str) -> None:
+    """Arguments that could only fail later are refused, with what would be right."""
+    with pytest.raises(error, match=re.escape(said)):
+        LiveView(**arguments)
+
+
+_FIRST_LINE = re.compile(r"(?<!\x1b\[2K)(?<!\n)\x1b\[1mstub")
+"""How a picture begins that is drawn over no other."""
+
+
+async def pictures_begun(reader: int, number: int) -> None:
+    """Read a terminal's other side until so many pictures began where the cursor was."""
+    shown = ""
+    with anyio.fail_after(20):
+        while len(_FIRST_LINE.findall(shown)) < number:
+            await anyio.sleep(0.01)
+            if select.select([reader], [], [], 0)[0]:
+                shown += os.read(reader, 65536).decode(errors="replace")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="knows no such signal")
+async def test_stopped_program_draws_below_what_its_shell_wrote() -> None:
+    """When a stopped program goes on, it leaves what stands above the cursor as it is."""
+    ours, theirs = pty.openpty()
+    with io.TextIOWrapper(io.FileIO(theirs, "w"), encoding="utf-8", write_through=True) as file:
+        async with LiveView(file=file) as view:
+            view.on_event(STARTED)
+            await pictures_begun(ours, 1)
+            os.kill(os.getpid(), signal.SIGCONT)
+            await pictures_begun(ours, 1)
+        os.close(ours)
+    assert signal.getsignal(signal.SIGCONT) == signal.SIG_DFL
 
 
 @pytest.mark.virtual_time
@@ -233,7 +326,7 @@ async def test_fault_of_the_drawing_is_logged_and_harmless(
     def broken(*arguments: object, **more: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr("furcate.report._live.draw", broken)
+    monkeypatch.setattr("furcate.report._live_pens.draw", broken)
     async with LiveView(file=Terminal()) as view:
         view.on_event(STARTED)
         await anyio.sleep(1)
@@ -259,7 +352,7 @@ async def test_errors_of_the_block_pass_as_they_are() -> None:
 
 @pytest.mark.virtual_time
 async def test_cancellation_passes_and_leaves_the_terminal_in_order() -> None:
-    """A cancelled block ends at once, with its last picture and the cursor shown."""
+    """A cancelled block ends at once, with its last picture, and never hides the cursor."""
     file = Terminal()
     with anyio.move_on_after(1) as scope:
         async with LiveView(file=file) as view:
@@ -267,7 +360,7 @@ async def test_cancellation_passes_and_leaves_the_terminal_in_order() -> None:
             await anyio.sleep_forever()
     assert scope.cancelled_caught
     assert "queued" in file.getvalue()
-    assert file.getvalue().rstrip().endswith("\x1b[?25h")
+    assert "\x1b[?25" not in file.getvalue()
 
 
 async def test_view_is_entered_once() -> None:

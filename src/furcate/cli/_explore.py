@@ -220,7 +220,9 @@ def _conclude(job: Job, exploration: Exploration) -> int:
     say(str(exploration.group.summary()))
     branches = exploration.endings.total()
     ended = ", ".join(f"{number} {ending}" for ending, number in exploration.endings.items())
-    say(f"branches: {branches} ({ended}); results in {job.out_name}")
+    # Where they could not all be written, that is told below, and the two must not contradict each other.
+    where = f"; results in {job.out_name}" if exploration.undelivered is None else ""
+    say(f"branches: {branches} ({ended}){where}")
     if exploration.unmet:
         say(f"branches without an answer that meets its contract: {exploration.unmet}")
     if exploration.undelivered is not None:

@@ -25,12 +25,13 @@ class Telemetry:
         self._settings = settings
         self._observer: OTelObserver | None = None
         self._open = ExitStack()
+        self._lost: list[str] = []
         asked = settings is not None and captures(settings)
         self.on_content: Callable[[ContentObservation], None] | None = self._on_content if asked else None
 
     def __enter__(self) -> Telemetry:
         if self._settings is not None:
-            self._observer = self._open.enter_context(observe_by(self._settings))
+            self._observer = self._open.enter_context(observe_by(self._settings, report=self._lost.append))
         return self
 
     def __exit__(
@@ -38,6 +39,11 @@ class Telemetry:
     ) -> None:
         self._observer = None
         self._open.close()
+
+    @property
+    def problem(self) -> str | None:
+        """One sentence on all that was not confirmed by the collector, once the block has been left."""
+        return f"telemetry: {'; '.join(self._lost)}" if self._lost else None
 
     def on_event(self, event: Observation, /) -> None:
         """Take one observation."""

@@ -14,6 +14,7 @@ from furcate.primitives._errors import (
     RequestError,
 )
 from furcate.primitives._message import Message
+from furcate.primitives._printable import printable
 from furcate.primitives._result import Result
 from furcate.primitives._usage import USAGE_FIELDS, Usage
 from furcate.report import clean_line, tool_counts
@@ -26,7 +27,7 @@ INTERRUPTED = 130
 
 def one_line(text: str) -> str:
     """Make one printable line of a text, whoever wrote it."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split()))
+    return printable(" ".join(text.split()))
 
 
 def say(text: str) -> None:

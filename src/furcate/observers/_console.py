@@ -20,6 +20,7 @@ from furcate.primitives._observations import (
     RunStarted,
     TurnDelivered,
 )
+from furcate.primitives._printable import printable
 from furcate.primitives._usage import USAGE_FIELDS, Usage
 
 
@@ -56,7 +57,7 @@ def line_for(event: Observation) -> str | None:
     """Describe an observation in one printable line; None where it is not worth one."""
     line = _run_line(event) or _scope_line(event)
     # Names come from the application and the provider: none of them may move the cursor or begin a line.
-    return line and "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    return line and printable(line)
 
 
 def _run_line(event: Observation) -> str | None:

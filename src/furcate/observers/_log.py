@@ -17,6 +17,7 @@ from furcate.primitives._observations import (
     RunFinished,
     TurnDelivered,
 )
+from furcate.primitives._printable import printable
 from furcate.primitives._usage import Usage
 
 _PREFIX = "furcate_"
@@ -60,8 +61,7 @@ def _step(event: Observation) -> str:
         case AttemptFinished():
             return f"run {event.run_id[-8:]} attempt {event.number} {event.status} after {event.duration_s:.1f} s"
         case ActivityChanged():
-            name = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in event.name)
-            return f"run {event.run_id[-8:]} attempt {event.number} {name} {event.state}"
+            return f"run {event.run_id[-8:]} attempt {event.number} {printable(event.name)} {event.state}"
         case _:
             return type(event).__name__
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import TypeAlias
+from itertools import chain, islice
 
 from attrs import evolve, frozen
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 
 from furcate.report._live_model import LiveModel
 from furcate.report._live_nodes import ENDED, SENT, Node, State
+from furcate.report._live_table import DIM, Layout, Line, Room, Row, cut, table
 from furcate.report._live_words import (
     Named,
     age,
@@ -28,18 +28,6 @@ from furcate.report._live_words import (
     turns,
 )
 
-Line: TypeAlias = tuple[tuple[str, str], ...]
-"""Pieces of a line, each with its style."""
-
-_HEADINGS = ("state", "for", "turn", "in", "out", "cache", "age")
-_RIGHT = (False, True, True, True, True, True, True)
-# Wide enough for what most numbers come to, so that the columns stay where they are while the numbers grow.
-_LEAST = (10, 5, 4, 6, 5, 5, 6, 0)
-# What goes first where the terminal is narrow, by the number of its column.
-_GIVEN_UP = (5, 1, 4, 3, 2, 6)
-_LEAST_NAME, _LEAST_DETAIL, _LEAST_BOTH = 12, 10, 30
-_TREE, _ASCII = ("├─ ", "└─ ", "│  ", "   ", "…"), ("|- ", "`- ", "|  ", "   ", "~")
-_DIM = "dim"
 _STYLES: dict[str, str] = {
     "generating": "cyan",
     "repairing": "yellow",
@@ -52,28 +40,10 @@ _STYLES: dict[str, str] = {
     "cancelled": "magenta",
 }
 # What is shown of many, longest first; a callback is the application's own and may hang as well.
-_SLOW_S = 1.0
-_SLOW: tuple[State, ...] = (*SENT, "pausing", "callback")
-
-
-@frozen(kw_only=True)
-class Room:
-    """Say how much may be drawn, and with what.
-
-    Attributes:
-        width: cells in a line.
-        height: lines; None for as many as it takes.
-        ascii: whether to do without other characters in what is ours.
-    """
-
-    width: int
-    height: int | None
-    ascii: bool = False
-
-    @property
-    def signs(self) -> tuple[str, str, str, str, str]:
-        """What a tree is drawn with, and what stands for text that was cut off."""
-        return _ASCII if self.ascii else _TREE
+_ACTIVE: tuple[State, ...] = (*SENT, "pausing", "callback")
+_IDLE: tuple[State, ...] = ("queued", "waiting")
+# What is shown stays while it goes on, unless something else has been in its state for so much longer.
+_STAYS_S = 5.0
 
 
 @frozen
@@ -102,7 +72,14 @@ def _style(name: str) -> Style | None:
 
 
 def draw(
-    model: LiveModel, now_s: float, room: Room, *, named: Named, head: Sequence[str] = (), last: bool = False
+    model: LiveModel,
+    now_s: float,
+    room: Room,
+    *,
+    named: Named,
+    head: Sequence[str] = (),
+    last: bool = False,
+    layout: Layout | None = None,
 ) -> tuple[Line, ...]:
     """Draw what goes on: all of it as a tree where there is room, else counts, what failed, and what takes longest.
 
@@ -113,36 +90,46 @@ def draw(
         named: how things are called.
         head: lines to be drawn before all else, in which two spaces end what is to stand out.
         last: whether this picture is to stay, so that what was only of interest meanwhile is left out.
+        layout: that of the picture before, which changes to that of this one; None where there was none.
 
     Returns:
         No more lines than there is room for, and none wider.
     """
     if room.height is not None and room.height < 1:
         return ()
+    layout = layout if layout is not None else Layout()
     if head:
         said = [_said(text) for text in head[: room.height]]
         left = None if room.height is None else room.height - len(said)
         below = evolve(room, height=left)
-        return (*_cut(said, room), *draw(model, now_s, below, named=named, last=last))
+        return (*cut(said, room), *draw(model, now_s, below, named=named, last=last, layout=layout))
     backends = [] if last else [*_backends(model, now_s)]
     free = None if room.height is None else room.height - len(backends)
     more = named.expected is not None and named.expected > sum(model.counts["run"].values())
     if not model.forgotten and not more:
-        tree = _tree(model, now_s, room, roots=model.roots.values(), most=free)
+        tree = _tree(model, now_s, room, roots=model.roots.values(), most=free, layout=layout)
         if tree is not None:
-            return _cut([*backends, *tree], room)
+            return cut([*backends, *tree], room)
     above = [*_counts(model, now_s, named, last=last), *backends]
     if room.height is None:
         # What stays at the end of thousands is the account of them, not those that happened to end last.
         rows = _listed(model, model.failed.values(), now_s) if model.forgotten else None
-        tree = _table(rows, room) if rows is not None else _tree(model, now_s, room, roots=model.roots.values())
-        return _cut([*above, *(tree or ())], room)
+        everything = model.roots.values()
+        tree = (
+            table(rows, room, layout)
+            if rows is not None
+            else _tree(model, now_s, room, roots=everything, layout=layout)
+        )
+        return cut([*above, *(tree or ())], room)
     if room.height < 2 * len(above):
         above = above[: max(1, room.height // 2)]
     free = room.height - len(above)
-    tree = _tree(model, now_s, room, roots=model.roots.values(), most=free) if not model.forgotten else None
-    tree = tree or _living(model, now_s, room, most=free)
-    return _cut([*above, *(tree or _table(_chosen(model, now_s, free - 1), room))], room)
+    everything = model.roots.values()
+    tree = None
+    if not model.forgotten:
+        tree = _tree(model, now_s, room, roots=everything, most=free, layout=layout)
+    tree = tree or _living(model, now_s, room, most=free, layout=layout)
+    return cut([*above, *(tree or table(_chosen(model, now_s, free - 1, layout=layout), room, layout))], room)
 
 
 def _said(text: str) -> Line:
@@ -155,13 +142,13 @@ def _counts(model: LiveModel, now_s: float, named: Named, *, last: bool) -> Iter
         pieces: list[tuple[str, str]] = [(f"{number:,} {name}  ", "bold")]
         for place, (count, state) in enumerate(counted):
             if place:
-                pieces.append((" · ", _DIM))
+                pieces.append((" · ", DIM))
             pieces.append((f"{count:,} {state}", _STYLES.get(state, "")))
         yield tuple(pieces)
     facts = token_facts(model.tokens)
     if model.began_s is not None:
         since = f"after {age(now_s - model.began_s)}"
-        yield ((", ".join(filter(None, (facts, since))), "" if last else _DIM),)
+        yield ((", ".join(filter(None, (facts, since))), "" if last else DIM),)
 
 
 def _backends(model: LiveModel, now_s: float) -> Iterator[Line]:
@@ -169,7 +156,7 @@ def _backends(model: LiveModel, now_s: float) -> Iterator[Line]:
         pieces: list[tuple[str, str]] = [(f"{view.name}  ", "bold")]
         for number, (fact, warns) in enumerate(backend_facts(view, now_s)):
             if number:
-                pieces.append((" · ", _DIM))
+                pieces.append((" · ", DIM))
             pieces.append((fact, "yellow" if warns else ""))
         yield tuple(pieces)
 
@@ -183,8 +170,10 @@ def _tree(
     room: Room,
     *,
     roots: Iterable[Node],
+    layout: Layout,
     most: int | None = None,
-    before: Sequence[_Row] = (),
+    before: Sequence[Row] = (),
+    after: Sequence[Row] = (),
 ) -> list[Line] | None:
     """Draw something and all that is remembered under it; None where that takes more lines than there may be.
 
@@ -193,11 +182,13 @@ def _tree(
         now_s: on its clock.
         room: how much there is.
         roots: what to draw.
+        layout: that of the picture before.
         most: how many lines there may be; None for as many as it takes.
         before: rows to be drawn before the tree.
+        after: rows to be drawn after it, as far as there is room.
     """
     branch, end, through, blank, _ = room.signs
-    rows: list[_Row] = [*before]
+    rows: list[Row] = [*before]
     below: list[tuple[int, str]] = []
     stems: list[str] = []
     for node, depth, final in model.walk(roots):
@@ -211,30 +202,44 @@ def _tree(
             stems.append(blank if final else through)
         stem = "".join(stems) + (through if node.children else blank)
         below += ((len(rows), stem + text) for text in hosted(node, max(1, room.width - cell_len(stem))))
-    lines = _table(rows, room)
     if most is not None:
-        below = below[: max(0, most - len(lines))]
+        below = below[: max(0, most - len(rows) - 1)]
+        after = after[: max(0, most - len(rows) - 1 - len(below))]
+    lines = table([*rows, *after], room, layout)
     for place, text in reversed(below):
         lines.insert(place + 1, ((text, "cyan"),))
     return lines
 
 
-def _living(model: LiveModel, now_s: float, room: Room, *, most: int) -> list[Line] | None:
-    """Draw the trees that still go on, and what failed elsewhere before; None where that is too much or nothing."""
+def _living(model: LiveModel, now_s: float, room: Room, *, most: int, layout: Layout) -> list[Line] | None:
+    """Draw the trees that still go on, what failed elsewhere before and what ended there after them.
+
+    Returns:
+        None where that is too much, or where nothing goes on.
+    """
     living: list[Node] = []
     left = most - 1
+    # Once folded, trees come back only where some room is left, lest pictures of two kinds take turns.
+    spare = left // 4 if layout.folded else 0
     for root in model.roots.values():
         if root.settled:
             continue
         living.append(root)
         left -= 1 + len(root.children)
-        if left < 0:
+        if left < spare:
+            layout.folded = True
             return None
     if not living:
         return None
+    layout.folded = False
     elsewhere = (node for node in reversed(model.failed.values()) if node.root.settled)
     failed = _listed(model, islice(elsewhere, min(left, most // 3)), now_s)
-    return _tree(model, now_s, room, roots=living, most=most, before=failed)
+    ended: list[Row] = []
+    if not model.forgotten:
+        ended = _listed(
+            model, islice((node for node in model.recent() if node.root.settled), left - len(failed)), now_s
+        )
+    return _tree(model, now_s, room, roots=living, most=most, before=failed, after=ended, layout=layout)
 
 
 def _forgotten(node: Node) -> str:
@@ -244,33 +249,64 @@ def _forgotten(node: Node) -> str:
 # What is chosen of many
 
 
-def _chosen(model: LiveModel, now_s: float, most: int) -> list[_Row]:
-    """Choose what is shown of many: what failed last, then what takes longest, then what ended last."""
+def _chosen(model: LiveModel, now_s: float, most: int, *, layout: Layout) -> list[Row]:
+    """Choose what is shown of many: how far openings are, what failed last, what takes longest, then what waits.
+
+    Where those leave room, what else has ended is shown too.
+    """
     if most <= 0:
         return []
-    parents = list(dict.fromkeys(islice(model.nurseries.values(), most // 4))) if len(model.nurseries) > 1 else []
-    most -= len(parents)
-    slow = _slowest(model, now_s, most)
-    failed = list(islice(reversed(model.failed.values()), min(most, max(most // 3, most - len(slow)))))
-    chosen = [*failed, *slow[: most - len(failed)]]
-    if not model.forgotten:  # where so many end, rows of them would change faster than anybody reads
-        chosen += islice(model.recent(), most - len(chosen))
+    parents = list(dict.fromkeys(islice(model.nurseries.values(), 4 * most)))
+    if len(parents) < 2:
+        parents = []
+    failed = [*islice(reversed(model.failed.values()), most)]
+    failed, failed_too = failed[: most // 3], failed[most // 3 :]
+    room_for_parents = (most - len(failed)) // 2
+    parents, parents_too = _preferred(parents, "parents", layout)[:room_for_parents], parents[room_for_parents:]
+    left = most - len(failed) - len(parents)
+    taken = {node.id for node in (*parents, *failed)}
+    active = [node for node in _longest(model, most, layout=layout) if node.id not in taken][:left]
+    taken.update(node.id for node in active)
+    rest: dict[str, Node] = {}
+    idle = (node for state in _IDLE for node in islice(model.living.get(state, {}).values(), most))
+    # Where so many end, rows of them would change faster than anybody reads.
+    recent = model.recent() if not model.forgotten else ()
+    for node in chain(idle, failed_too, parents_too, recent):
+        if len(rest) >= left - len(active):
+            break
+        if node.id not in taken:
+            rest[node.id] = node
+    waiting = [node for node in rest.values() if not node.ended]
+    ended = [node for node in rest.values() if node.ended]
     return [
-        *(_row(node, now_s, node.path, said=_inside(node)) for node in parents),
-        *_listed(model, chosen, now_s),
+        *(_row(node, now_s, node.path, said=_inside(node)) for node in layout.placed("parents", parents)),
+        *_listed(model, failed, now_s),
+        *_listed(model, layout.placed("active", active), now_s),
+        *_listed(model, layout.placed("waiting", waiting), now_s),
+        *_listed(model, ended, now_s),
     ]
 
 
-def _slowest(model: LiveModel, now_s: float, most: int) -> list[Node]:
-    found: list[Node] = []
-    for state in _SLOW:
-        found += islice(model.living.get(state, {}).values(), most)
-    found = [node for node in found if now_s - node.since_s >= _SLOW_S]
-    found.sort(key=lambda node: node.since_s)
-    return found[:most]
+def _preferred(nodes: Sequence[Node], kind: str, layout: Layout) -> list[Node]:
+    """Give what was shown before what was not."""
+    before = layout.places.get(kind, ())
+    return sorted(nodes, key=lambda node: node.id not in before)
 
 
-def _listed(model: LiveModel, nodes: Iterable[Node], now_s: float) -> list[_Row]:
+def _longest(model: LiveModel, most: int, *, layout: Layout) -> list[Node]:
+    """Give what is under way, what has been in its state for longest first."""
+    found: dict[str, Node] = {}
+    for state in _ACTIVE:
+        found |= islice(model.living.get(state, {}).items(), most)
+    # Between two turns it queues for a moment; its row stays meanwhile.
+    before = dict.fromkeys(layout.places.get("active", ()))
+    for state in (*_ACTIVE, "queued"):
+        living = model.living.get(state, {})
+        found |= ((ident, living[ident]) for ident in before if ident in living)
+    return sorted(found.values(), key=lambda node: node.since_s - (_STAYS_S if node.id in before else 0.0))[:most]
+
+
+def _listed(model: LiveModel, nodes: Iterable[Node], now_s: float) -> list[Row]:
     # Where everything stands under one thing, its name says nothing.
     short = len(model.roots) == 1
     return [_row(node, now_s, node.path_below if short else node.path, said=detail(node, now_s)) for node in nodes]
@@ -280,7 +316,7 @@ def _inside(node: Node) -> str:
     """Count what stands under something whose branches are not all shown."""
     ended = sum(node.states[state] for state in ENDED)
     failed = node.states["failed"]
-    going = sum(node.states[state] for state in _SLOW)
+    going = sum(node.states[state] for state in _ACTIVE)
     facts = (
         f"{ended:,}/{node.states.total():,} ended",
         f"{failed:,} failed" if failed else "",
@@ -292,111 +328,19 @@ def _inside(node: Node) -> str:
 # Rows
 
 
-@frozen
-class _Row:
-    """Hold a row before it is laid out.
-
-    Attributes:
-        name: what stands first, with what the tree is drawn with before it.
-        keep: cells at its beginning that stay even where it is shortened.
-        cells: the other columns, each with its style.
-    """
-
-    name: str
-    keep: int
-    cells: Line
-
-
-def _row(node: Node, now_s: float, name: str, *, keep: int = 0, said: str = "") -> _Row:
+def _row(node: Node, now_s: float, name: str, *, keep: int = 0, said: str = "") -> Row:
     seconds = node.seconds(now_s)
-    return _Row(
+    return Row(
         name,
         keep,
         (
-            (node.state, _STYLES.get(node.state, _DIM)),
-            ("" if node.ended or node.state == "open" else age(now_s - node.since_s), _DIM),
+            (node.state, _STYLES.get(node.state, DIM)),
+            ("" if node.ended or node.state == "open" else age(now_s - node.since_s), DIM),
             (turns(node), ""),
             (tokens_in(node.tokens), ""),
             (tokens_out(node.tokens), ""),
             (cache_share(node.tokens), ""),
             ("" if seconds is None else age(seconds, ended=node.ended), ""),
-            (said, _DIM),
+            (said, DIM),
         ),
     )
-
-
-def _table(rows: Sequence[_Row], room: Room) -> list[Line]:
-    """Lay rows out: numbers keep their width, details give way first, then names, and on narrow terminals columns."""
-    if not rows:
-        return []
-    widths = [max(least, *(cell_len(row.cells[at][0]) for row in rows)) for at, least in enumerate(_LEAST)]
-    columns = list(range(len(_LEAST) - 1))
-    for column in _GIVEN_UP:
-        if room.width - sum(widths[at] + 1 for at in columns) >= min(_LEAST_BOTH, room.width // 2):
-            break
-        columns.remove(column)
-    left = room.width - sum(widths[at] + 1 for at in columns)
-    longest = max(_LEAST_NAME, *(cell_len(row.name) for row in rows))
-    said = max(min(widths[-1], left - longest - 1), min(widths[-1], _LEAST_DETAIL))
-    name = max(0, min(longest, max(left - said - 1, _LEAST_NAME), left - 1))
-    said = max(0, left - name - 1)
-    more = room.signs[-1]
-    heading = "".join(_sized(_HEADINGS[at], widths[at], right=_RIGHT[at]) + " " for at in columns)
-    lines: list[Line] = [((f"{'':{name + 1}}{heading}".rstrip(), _DIM),)]
-    for row in rows:
-        shown = set_cell_size(_shortened(row.name, name, keep=row.keep, more=more), name)
-        pieces = [(f"{shown} ", "")]
-        for at in columns:
-            text, style = row.cells[at]
-            pieces.append((_sized(text, widths[at], right=_RIGHT[at]) + " ", style))
-        text, style = row.cells[-1]
-        pieces.append((text if cell_len(text) <= said else _ended(text, said, more), style))
-        lines.append(tuple(pieces))
-    return lines
-
-
-def _sized(text: str, cells: int, *, right: bool) -> str:
-    return text.rjust(cells) if right else text.ljust(cells)
-
-
-def _ended(text: str, cells: int, more: str) -> str:
-    return set_cell_size(text, cells - 1) + more if cells > 0 else ""
-
-
-def _shortened(name: str, cells: int, *, keep: int, more: str) -> str:
-    """Take out a name's middle where it is too wide: what tells names apart stands at their ends, as in paths."""
-    if cell_len(name) <= cells:
-        return name
-    if cells <= 1:
-        return more[:cells]
-    head = min(cells - 2, max(keep, (cells - 1) // 3)) if cells > 2 else 0
-    tail = ""
-    for char in reversed(name):
-        if cell_len(char + tail) > cells - 1 - head:
-            break
-        tail = char + tail
-    return f"{set_cell_size(name, head)}{more}{tail}"
-
-
-def _cut(lines: Sequence[Line], room: Room) -> tuple[Line, ...]:
-    """Cut a picture to the terminal's size."""
-    return tuple(_narrowed(line, room) for line in lines[: room.height])
-
-
-def _narrowed(line: Line, room: Room) -> Line:
-    """Cut a line to the terminal's width."""
-    left = room.width
-    pieces = []
-    for text, style in line:
-        cells = cell_len(text)
-        if cells > left:
-            if left > 0:
-                pieces.append((_ended(text, left, room.signs[-1]), style))
-            break
-        pieces.append((text, style))
-        left -= cells
-    while pieces and not pieces[-1][0].strip():
-        pieces.pop()
-    if pieces:
-        pieces[-1] = (pieces[-1][0].rstrip(), pieces[-1][1])
-    return tuple(pieces)

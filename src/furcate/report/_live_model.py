@@ -141,6 +141,14 @@ class LiveModel(Remembered):
         view = self._backend(name)
         view.capacity, view.limit = capacity, limit
 
+    def pass_time(self, now_s: float) -> None:
+        """Let pauses end whose time is over, since nobody tells of that: what paused queues for its place again."""
+        self._now_s = now_s
+        over = [node for node in self.living.get("pausing", {}).values() if (node.again_s or 0.0) <= now_s]
+        for node in over:
+            self._enter(node, "queued")
+            node.since_s = node.again_s or now_s
+
     # What is heard of runs
 
     def _run_started(self, event: RunStarted) -> None:
@@ -151,6 +159,7 @@ class LiveModel(Remembered):
         else:
             node.turn += 1
             node.problem = node.note = ""
+            node.again_s = None
             self._enter(node, "queued")
         self._own(event.run_id, node)
         self._flights[event.run_id] = _Flight(node, self._backend(event.backend))
@@ -163,6 +172,7 @@ class LiveModel(Remembered):
             flight.placed = True
             flight.backend.in_flight += 1
         flight.node.attempt = event.number
+        flight.node.again_s = None
         flight.node.problem = ""
         self._enter(flight.node, _SENDING[event.purpose])
 

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from attrs import define, field
 
+from furcate.primitives._printable import printable
 from furcate.primitives._usage import Usage
 from furcate.report._activities import Activities
 from furcate.report._clean import clean_line
@@ -53,9 +54,7 @@ _LONGEST_TEXT = 400
 
 def shown(text: str) -> str:
     """Make one printable line of a text, whoever wrote it, and no long one."""
-    line = clean_line(text[: 4 * _LONGEST_TEXT])
-    if not line.isprintable():
-        line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    line = printable(clean_line(text[: 4 * _LONGEST_TEXT]))
     return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 1]}…"
 
 
@@ -125,7 +124,8 @@ class Node:
         turn: how many turns it has begun.
         tokens: the sum over its ended runs; None before the first.
         attempt: the number of the attempt that is out.
-        again_s: when it tries again, while it pauses.
+        begun: whether its application let it begin before it ended.
+        again_s: when it tries again, from a pause to the attempt after it.
         problem: what went wrong with its latest run.
         note: what its application says of it; shown in place of the problem.
         run_id: the run that it is at, or was at last.
@@ -149,6 +149,7 @@ class Node:
     turn: int = 0
     tokens: Tokens | None = None
     attempt: int = 0
+    begun: bool = True
     again_s: float | None = None
     problem: str = ""
     note: str = ""
@@ -190,8 +191,8 @@ class Node:
         return f"{self.parent.path_below} / {self.name}"
 
     def seconds(self, now_s: float) -> float | None:
-        """Give how long it has taken so far; None while it waits for its place."""
-        if self.state == "waiting":
+        """Give how long it has taken so far; None while it waits for its place, and where it never had one."""
+        if self.state == "waiting" or not self.begun:
             return None
         return max(0.0, (now_s if self.ended_s is None else self.ended_s) - self.began_s)
 

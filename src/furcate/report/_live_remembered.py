@@ -108,6 +108,7 @@ class Remembered:
             node.parent.states[state] += by
 
     def _end(self, node: Node, state: State) -> None:
+        node.begun = node.state != "waiting" or node.turn > 0
         self._enter(node, state)
         del self.living[state][node.id]
         node.ended_s = self._now_s

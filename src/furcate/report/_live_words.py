@@ -72,10 +72,9 @@ def detail(node: Node, now_s: float, *, rows: bool = True) -> str:
         rows: whether running work of the provider is among it.
     """
     if node.state == "pausing" and node.again_s is not None:
-        # Nobody tells of the end of a pause: from then on it waits for a place like others.
-        if now_s >= node.again_s:
-            return f"queued again ({node.problem})"
-        return f"again in {age(node.again_s - now_s + 0.999)} ({node.problem})"
+        return f"again in {age(max(0.0, node.again_s - now_s) + 0.999)} ({node.problem})"
+    if node.state == "queued" and node.again_s is not None:
+        return f"again ({node.problem})"
     said = [node.note or node.problem]
     if node.state in SENT:
         said = [f"attempt {node.attempt}" if node.attempt > 1 else ""]
