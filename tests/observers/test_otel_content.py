@@ -149,7 +149,35 @@ def test_what_cannot_be_cut_is_left_out() -> None:
     search = furcate.HostedActivity("h", "web_search", "started", input={"q": "x" * 5000})
     told = tell([], furcate.Message.assistant("see", search), limit=600, finished="stop")
     assert told.cut
-    assert [part["type"] for part in read(told.output)[0]["parts"]] == ["text"]
+    assert [part["content"] for part in read(told.output)[0]["parts"]] == ["see", CUT_MARK]
+
+
+@pytest.mark.parametrize("limit", range(300, 700, 7))
+def test_whatever_is_left_out_has_a_mark(limit: int) -> None:
+    """Calls and messages that are left out altogether leave a mark where they would have been."""
+    calls = [furcate.ToolCall(str(number), "add", "{}") for number in range(40)]
+    told = tell([], furcate.Message.assistant("see", *calls), limit=limit, finished="tool_call")
+    assert told.cut
+    assert read(told.output)[0]["parts"][-1] == {"type": "text", "content": CUT_MARK}
+    told = tell([furcate.Message.user("a question")] * 40, None, limit=limit, finished="stop")
+    assert told.cut
+    assert read(told.input)[-1]["parts"][-1]["content"].endswith(CUT_MARK)
+    assert len(told.input) <= limit
+
+
+FAMILY = "\N{MAN}\N{ZERO WIDTH JOINER}\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL}"
+FLAG = "\N{REGIONAL INDICATOR SYMBOL LETTER F}\N{REGIONAL INDICATOR SYMBOL LETTER R}"
+HAND = "\N{WAVING HAND SIGN}\N{EMOJI MODIFIER FITZPATRICK TYPE-3}"
+
+
+@pytest.mark.parametrize("shown", [FAMILY, FLAG, HAND, "e\N{COMBINING ACUTE ACCENT}"])
+@pytest.mark.parametrize("limit", range(300, 307))
+def test_no_cut_parts_what_is_shown_as_one_character(shown: str, limit: int) -> None:
+    """A cut lies before or after a family, a flag, a hand with its colour or a letter with its accent."""
+    told = tell([furcate.Message.user(shown * 500)], None, limit=limit, finished="stop")
+    text = read(told.input)[0]["parts"][0]["content"].removesuffix(CUT_MARK)
+    assert text
+    assert not text.replace(shown, "")
 
 
 def test_numbers_that_are_no_json_stay_a_text() -> None:

@@ -173,7 +173,7 @@ def test_a_collector_that_refuses_is_told_of_once(caplog) -> None:
     texts = said(caplog)
     assert len([text for text in texts if "spans were not confirmed by" in text]) == 1
     assert len([text for text in texts if "spans are being lost" in text]) <= 1
-    assert len([text for text in texts if "metrics are being lost" in text]) == 1
+    assert len([text for text in texts if "batches of metrics were not confirmed by" in text]) == 1
     assert not [text for text in texts if "KEY-123" in text]
 
 
@@ -275,13 +275,124 @@ def test_the_sdks_own_limit_counts(monkeypatch, nobody) -> None:
         ({"queue_size": 0}, ValueError, "queue_size"),
         ({"flush_s": 0}, ValueError, "flush_s"),
         ({"flush_s": "soon"}, TypeError, "flush_s"),
+        ({"flush_s": float("inf")}, ValueError, "more than 0 and less than 3600 seconds"),
         ({"headers": {"a": 1}}, TypeError, "headers"),
+        ({"headers": [("a", "b")]}, TypeError, "headers is no mapping but a list"),
+        ({"headers": {"x-é": "b"}}, ValueError, "no header name"),
+        ({"headers": {"": "b"}}, ValueError, "no header name"),
+        ({"headers": {"a": "ü"}}, ValueError, "the value of 'a'"),
+        ({"headers": {"a": " b"}}, ValueError, "the value of 'a'"),
+        ({"capture_content": "false"}, TypeError, "capture_content"),
+        ({"metrics": "no"}, TypeError, "metrics"),
+        ({"service_name": 5}, TypeError, "service_name"),
+        ({"service_name": " "}, ValueError, "service_name is empty"),
+        ({"endpoint": 5}, TypeError, "endpoint is 5"),
+        ({"endpoint": "http://"}, ValueError, "no URL of a collector"),
+        ({"endpoint": "http://[::1"}, ValueError, "no URL of a collector"),
+        ({"endpoint": "http://a b"}, ValueError, "no URL of a collector"),
+        ({"endpoint": "http://127.0.0.1:99999"}, ValueError, "from 1 to 65535"),
+        ({"endpoint": "http://h:1/x/v1/traces/"}, ValueError, "give the base URL, http://h:1/x$"),
+        ({"endpoint": "http://h/v1/metrics"}, ValueError, "give the base URL, http://h$"),
+        ({"endpoint": "http://h?key=1"}, ValueError, "query or a fragment"),
+        ({"endpoint": "http://h#top"}, ValueError, "query or a fragment"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, error, problem) -> None:
     """An argument that cannot be right is refused before anything is set up."""
     with pytest.raises(error, match=problem), observe_otel(**arguments):
         pass
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"headers": {"Authorization": "Bearer sk-secret\n"}},
+        {"endpoint": "http://user:sk-secret@127.0.0.1:99999"},
+        {"endpoint": "http://sk-secret@127.0.0.1"},
+        {"endpoint": "http://h:1/?key=sk-secret"},
+    ],
+)
+def test_what_is_refused_tells_no_secret(caplog, arguments) -> None:
+    """The error about a header or an address names no value, password or key."""
+    with pytest.raises(ValueError, match=r"headers|endpoint") as caught, observe_otel(**arguments):
+        pass
+    assert "secret" not in str(caught.value) + caplog.text
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "localhost:4318", "no URL of a collector"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://u:sk-secret@h", "user name or password"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h/v1/traces", "give the base URL, http://h"),
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://h:0/mine?key=sk-secret", "from 1 to 65535"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "a=b,authorization=Bearer%0Ask-secret", "the value of 'authorization'"),
+        ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b,sk-secret", "header 2 is no pair"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "a number of seconds"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0", "a number of milliseconds"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "abc", "whole number"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0", "whole number"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "99999", "does not take"),
+        ("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", "http/protobuf"),
+    ],
+)
+def test_a_variable_that_is_wrong_is_named(monkeypatch, caplog, variable, value, problem) -> None:
+    """A variable that cannot be right is an error with its name and what would be right, and without secrets."""
+    monkeypatch.setenv(variable, value)
+    threads = threading.active_count()
+    with pytest.raises(furcate.ConfigError, match=problem) as caught, observe_otel():
+        pass
+    assert "OTEL_" in str(caught.value)
+    assert variable in str(caught.value) or problem == "does not take"
+    assert "secret" not in str(caught.value) + caplog.text
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc"), ("OTEL_METRIC_EXPORT_INTERVAL", "0")],
+)
+def test_variables_of_metrics_count_only_where_they_are_sent(monkeypatch, nobody, variable, value) -> None:
+    """What nobody reads is no error."""
+    monkeypatch.setenv(variable, value)
+    with observe_otel(endpoint=nobody, metrics=False):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "warns"),
+    [
+        ("OTEL_SDK_DISABLED", "1", True),
+        ("OTEL_SDK_DISABLED", "False", False),
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "yes", True),
+        ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "no_content", False),
+    ],
+)
+def test_a_switch_that_means_nothing_is_told_of(monkeypatch, nobody, caplog, variable, value, warns) -> None:
+    """A switch set to what the specification does not know does nothing, and one warning says so."""
+    monkeypatch.setenv(variable, value)
+    with observe_otel(endpoint=nobody, metrics=False) as observer:
+        assert observer.on_content is None
+    assert [variable in text for text in said(caplog)] == [True] * warns
+
+
+@pytest.mark.parametrize("scheme", ["HTTP", "http"])
+def test_a_scheme_may_be_written_large(scheme: str) -> None:
+    """Schemes know no upper and lower case."""
+    with Collector() as collector:
+        with observe_otel(endpoint=collector.url.replace("http", scheme), metrics=False) as observer:
+            one_run(observer)
+    assert collector.paths == ["/v1/traces"]
+
+
+@pytest.mark.parametrize("value", ["100", "0"])
+def test_content_that_the_sdk_would_cut_to_pieces_is_left_out(monkeypatch, nobody, caplog, value) -> None:
+    """Where the SDK leaves no room for content none is captured, which is told; the span's own limit counts first."""
+    monkeypatch.setenv("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "1000")
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", value)
+    with observe_otel(endpoint=nobody, metrics=False, capture_content=True) as observer:
+        assert observer.on_content is None
+    assert ["no content is captured" in text for text in said(caplog)] == [True]
 
 
 def test_a_missing_extra_says_what_to_install(monkeypatch) -> None:

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind, StatusCode
 
 import furcate
+from furcate.batch import open_job
 from furcate.observers import OTelObserver
 from furcate.observers import _otel_names as names
 from furcate.observers._otel_facts import usage_attributes
@@ -289,3 +290,36 @@ def test_names_stand_in_one_table() -> None:
     for path in folder.glob("_otel*.py"):
         if path.name != "_otel_names.py":
             assert not spelled.search(path.read_text(encoding="utf-8")), path.name
+
+
+async def test_what_was_paid_for_before_is_not_summed_again(telemetry, tmp_path: Path) -> None:
+    """A job that goes on makes spans of runs that its journal answers, without their tokens."""
+    items = tmp_path / "items.jsonl"
+    items.write_text('{"id": "a"}\n')
+    failing = [True]
+
+    async def twice(item, job) -> str:
+        first = await job.engine.run(ask("One?"))
+        if failing.pop() if failing else False:
+            raise RuntimeError("the application's own mistake")
+        return first.text + (await job.engine.run(ask("Two?"))).text
+
+    spans = []
+    async with StubProvider([answer("1", usage=USAGE), answer("2", usage=USAGE)]) as stub:
+        for _ in range(2):
+            seen = telemetry()
+            async with furcate.Engine(
+                backends=[furcate.Backend("b", base_url=stub.base_url)],
+                profiles=[furcate.Profile("p", "b", "m")],
+                observers=[seen.observer],
+            ) as engine:
+                async with open_job(twice, items, engine=engine, journal=tmp_path / "job.db") as job:
+                    await job.run()
+                    await job.journal.retry()
+            spans.append([dict(span.attributes) for span in seen.ended("chat ")])
+        assert len(stub.requests) == 2
+    [first], [again, second] = spans
+    assert (first["gen_ai.usage.input_tokens"], second["gen_ai.usage.input_tokens"]) == (41, 41)
+    assert "gen_ai.usage.input_tokens" not in again
+    assert again[names.REPLAYED] == 1
+    assert again["furcate.run.id"] == first["furcate.run.id"]

@@ -193,10 +193,7 @@ def _run(assignment: Assignment, keeping: Keeping, loop: str) -> int:
     engine = assignment.setup.engine([*kept.observers, running.view])
     with kept:
         ended = run_on(loop, lambda interruption: running.run(engine, interruption), heeded=_HEEDED)
-    for problem in kept.problems:
-        complain(problem)
-        ended = ended or FAILED
-    return ended
+    return kept.conclude(ended)
 
 
 def _rehearse(assignment: Assignment, loop: str) -> int:

@@ -113,10 +113,7 @@ def explore(
             max_active=max_active,
         )
         status = run_on(loop, lambda interruption: _explore(job, interruption))
-    for problem in kept.problems:
-        complain(problem)
-        status = status or FAILED
-    return status
+    return kept.conclude(status)
 
 
 def _sources(inputs: tuple[str, ...]) -> tuple[Source, ...]:

@@ -15,7 +15,7 @@ from attrs import frozen
 from furcate.cli._files import check_target
 from furcate.cli._receipt_log import ReceiptLog
 from furcate.cli._telemetry import Telemetry
-from furcate.cli._told import complain
+from furcate.cli._told import FAILED, complain
 from furcate.observers import JsonLinesObserver
 from furcate.primitives._errors import RequestError
 from furcate.primitives._observations import ContentObservation, Listener, Observation
@@ -97,11 +97,22 @@ class Kept:
     ) -> None:
         self._open.close()
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """A sentence for each file that could not be written to the end, and one for telemetry that did not arrive."""
-        found = (self._receipts.problem, self._record.problem, self._telemetry.problem)
-        return tuple(problem for problem in found if problem is not None)
+    def conclude(self, status: int) -> int:
+        """Tell what was lost, once the block is left, and give the exit status.
+
+        A file that was asked for and is not whole makes a good status a bad one. Telemetry that did not arrive does
+        not: a collector that is down fails nobody's work.
+
+        Arguments:
+            status: what the command came to.
+        """
+        for problem in (self._receipts.problem, self._record.problem):
+            if problem is not None:
+                complain(problem)
+                status = status or FAILED
+        if self._telemetry.problem is not None:
+            complain(self._telemetry.problem)
+        return status
 
 
 class _Record:

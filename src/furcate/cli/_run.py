@@ -121,10 +121,7 @@ def run(
 
     with kept:
         status = run_on(loop, command)
-    for problem in kept.problems:
-        complain(problem)
-        status = status or FAILED
-    return status
+    return kept.conclude(status)
 
 
 def _check_files(asked: Asked, setup: Setup, keeping: Keeping) -> None:

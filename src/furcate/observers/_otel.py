@@ -11,6 +11,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
 
+import attrs
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
@@ -51,6 +52,7 @@ from furcate.primitives._observations import (
     TurnDelivered,
 )
 from furcate.primitives._telemetry import CONTENT_LIMIT, LEAST_CONTENT_LIMIT
+from furcate.primitives._usage import Usage
 
 _REMEMBERED = 4096
 
@@ -63,8 +65,8 @@ class _Run:
     """Hold what is going on in a run, until it has ended."""
 
     __slots__ = (
-        "attempt", "begun", "context", "first_event_s", "holds_lease", "received", "response_id", "response_model",
-        "sent", "span", "waited_s",
+        "attempt", "begun", "context", "first_event_s", "holds_lease", "paid", "received", "replayed", "response_id",
+        "response_model", "sent", "span", "waited_s",
     )  # fmt: skip
 
     def __init__(self, begun: RunStarted, span: Span, context: Context) -> None:
@@ -75,6 +77,8 @@ class _Run:
         self.holds_lease = False
         self.waited_s = 0.0
         self.first_event_s: float | None = None
+        self.replayed = 0
+        self.paid: list[Usage] = []
         self.response_id: str | None = None
         self.response_model: str | None = None
         self.sent: ContentSent | None = None
@@ -196,6 +200,10 @@ class OTelObserver:
         run.response_id, run.response_model = event.response_id, event.model
         if event.first_event_s is not None:
             run.first_event_s = event.first_event_s
+        if event.replayed:
+            run.replayed += 1
+        else:
+            run.paid.append(event.usage)
         span, run.attempt = run.attempt, None
         if span is not None:
             _end(span, attempt_ending_attributes(event), event)
@@ -219,6 +227,9 @@ class OTelObserver:
         if run is None:
             return
         self._give_back(run)
+        if run.replayed:
+            # Whoever sums up must not find twice what was paid once: an earlier start of the work has told it.
+            event = attrs.evolve(event, usage=Usage.total(run.paid))
         measured = Measured(run.begun, event, response_model=run.response_model, first_event_s=run.first_event_s)
         self._meters.run_ended(measured, run.context)
         if run.attempt is not None:
@@ -228,6 +239,8 @@ class OTelObserver:
             return
         attributes = ending_attributes(event)
         attributes[names.WAITED] = run.waited_s
+        if run.replayed:
+            attributes[names.REPLAYED] = run.replayed
         if run.response_id is not None:
             attributes[names.RESPONSE_ID] = word(run.response_id)
         if run.response_model is not None:

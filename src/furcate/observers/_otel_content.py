@@ -6,6 +6,7 @@ Opaque state of providers and the bytes of media are never in them.
 from __future__ import annotations
 
 import json
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias, assert_never
@@ -22,6 +23,12 @@ CUT_MARK = "\N{HORIZONTAL ELLIPSIS}[cut]"
 _INSTRUCTIONS = ("system", "developer")
 # The member of a described part that may be long; it is cut where the whole part does not fit.
 _LONG = ("content", "response", "arguments", "uri")
+# What stands for parts that are left out altogether.
+_MARK = f'{{"type":"text","content":"{CUT_MARK}"}}'
+_ROOM_OF_MARK = len(_MARK) + 1
+_LEAST_MESSAGE = 128
+_JOINER = "\N{ZERO WIDTH JOINER}"
+_LONGEST_CHARACTER = 64
 
 
 @frozen(kw_only=True)
@@ -91,18 +98,25 @@ def _list(parts: Sequence[Part], room: int) -> _Written:
 
 def _messages(messages: Iterable[Message], room: int, tail: str = "]}") -> _Written:
     """Write a JSON list of as many messages as there is room for; nothing where there is none to write."""
+    waiting = list(messages)
     written: list[str] = []
     left = room - 2
     cut = False
-    for message in messages:
+    for number, message in enumerate(waiting, 1):
         role = "system" if message.role == "developer" else message.role
         head = f'{"," if written else ""}{{"role":"{role}","parts":['
         inside = _parts(message.parts, left - len(head) - len(tail))
-        cut = inside.cut
-        if cut and not inside.text:
-            break
         whole = f"{head}{inside.text}{tail}"
-        if len(whole) > left:
+        if (
+            number < len(waiting)
+            and len(whole) + _LEAST_MESSAGE > left
+            and not _fit(waiting[number:], left - len(whole))
+        ):
+            # Nothing of those after it will fit, so this is the one that has to say so.
+            inside = _parts(message.parts, left - len(head) - len(tail), more=True)
+            whole = f"{head}{inside.text}{tail}"
+        cut = inside.cut
+        if (cut and not inside.text) or len(whole) > left:
             cut = True
             break
         written.append(whole)
@@ -112,19 +126,65 @@ def _messages(messages: Iterable[Message], room: int, tail: str = "]}") -> _Writ
     return _Written(f"[{''.join(written)}]" if written else "", cut)
 
 
-def _parts(parts: Iterable[Part], room: int) -> _Written:
-    """Write parts one after the other, the last one cut where there is no room for more."""
+def _fit(messages: Sequence[Message], room: int) -> bool:
+    """Tell whether all of these messages fit, of which only short ones can be asked about."""
+    left = room
+    for message in messages:
+        inside = _parts(message.parts, left)
+        role = "system" if message.role == "developer" else message.role
+        left -= len(f',{{"role":"{role}","parts":[]}}') + len(inside.text)
+        if inside.cut or left < 0:
+            return False
+    return True
+
+
+def _parts(parts: Iterable[Part], room: int, *, more: bool = False) -> _Written:
+    """Write parts one after the other, the last one cut where there is no room for more.
+
+    Where one is left out altogether, a mark stands in its place.
+
+    Args:
+        parts: what to write.
+        room: in characters.
+        more: whether something is left out after them in any case.
+    """
+    described = list(_described(parts))
+    whole = None if more else _whole(described, room)
+    if whole is not None:
+        return _Written(whole)
     written: list[str] = []
     left = room
-    for part in _described(parts):
+    for number, part in enumerate(described, 1):
         left -= bool(written)
-        found = _fitting(part, left)
+        # Room is kept for the mark as long as there is something that may have to be left out.
+        kept = _ROOM_OF_MARK if more or number < len(described) else 0
+        found = _fitting(part, left - kept)
         if found.text:
             written.append(found.text)
             left -= len(found.text)
+        elif len(_MARK) <= left:
+            written.append(_MARK)
         if found.cut:
             return _Written(",".join(written), cut=True)
-    return _Written(",".join(written))
+    if more and described and left >= _ROOM_OF_MARK:
+        written.append(_MARK)
+    return _Written(",".join(written), cut=more)
+
+
+def _whole(described: Sequence[Described], room: int) -> str | None:
+    """Write parts if all of them fit; None where they do not."""
+    written: list[str] = []
+    left = room + 1
+    for part in described:
+        long = next((part[key] for key in _LONG if key in part), None)
+        if isinstance(long, str) and len(long) > left:
+            return None
+        text = _dumped(part)
+        left -= len(text) + 1
+        if left < 0:
+            return None
+        written.append(text)
+    return ",".join(written)
 
 
 def _fitting(part: Described, room: int) -> _Written:
@@ -143,7 +203,36 @@ def _fitting(part: Described, room: int) -> _Written:
     # Each character takes at least one in JSON, so a longer beginning than this need not be tried.
     beginnings = range(1, min(len(long), max(room, 0)) + 1)
     keep = bisect_right(beginnings, room, key=lambda size: len(_dumped({**part, name: long[:size] + CUT_MARK})))
+    keep = _between_characters(long, keep)
     return _Written(_dumped({**part, name: long[:keep] + CUT_MARK}) if keep else "", cut=True)
+
+
+def _between_characters(text: str, end: int) -> int:
+    """Give the last place up to `end` where a text may be cut without parting what is shown as one character."""
+    least = max(0, end - _LONGEST_CHARACTER)
+    place = end
+    while place > least and place < len(text) and _belong_together(text, place):
+        place -= 1
+    return place if place > least or place == 0 else end
+
+
+def _belong_together(text: str, place: int) -> bool:
+    before, after = text[place - 1], text[place]
+    if (
+        before == _JOINER
+        or after == _JOINER
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+        or "\U000e0020" <= after <= "\U000e007f"
+    ):
+        return True
+    if _is_half_a_flag(after) and _is_half_a_flag(before):
+        halves = next((n for n in range(1, place) if not _is_half_a_flag(text[place - 1 - n])), place)
+        return halves % 2 == 1
+    return unicodedata.category(after) in ("Mn", "Mc", "Me") or (before, after) == ("\r", "\n")
+
+
+def _is_half_a_flag(letter: str) -> bool:
+    return "\U0001f1e6" <= letter <= "\U0001f1ff"
 
 
 def _dumped(value: Plain) -> str:

@@ -7,17 +7,19 @@ and counted: sending telemetry never holds up a run.
 from __future__ import annotations
 
 import logging
-import re
 
 # A collector that never answers is waited for by threads of the SDK, whose locks and joins these are.
 import threading  # noqa: TID251
 import time  # noqa: TID251 - the SDK's threads know no event loop
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     MetricExporter,
@@ -30,13 +32,12 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
+from furcate.observers._otel_http import Wire
+
 _log = logging.getLogger("furcate")
 
 _BATCH = 512
-_LONGEST_REASON = 200
 _LAST_WAIT_S = 0.5
-_QUERY = re.compile(r"\?\S+")
-"""Where an address may hold a key."""
 _exporting: ContextVar[Losses | None] = ContextVar("furcate_exporting", default=None)
 
 
@@ -46,15 +47,17 @@ class Losses:
     Args:
         what: what is sent, in the plural.
         where: the collector's host and port, or how else to call it.
+        wire: knows how the last export ended.
 
     Attributes:
-        closing: whether all that is lost from now on is told by `sum_up`.
-        reason: what the exporter said first since something arrived.
+        closing: whether all that is lost from now on is told by `summary`.
+        reason: why the last loss came about, where that is known.
     """
 
-    def __init__(self, what: str, where: str) -> None:
+    def __init__(self, what: str, where: str, wire: Wire) -> None:
         self._what = what
         self._where = where
+        self._wire = wire
         self._lock = threading.Lock()
         self._told = False
         self.closing = False
@@ -64,60 +67,90 @@ class Losses:
         self._delivered = 0
         self._dropped = 0
 
-    def take(self, limit: int) -> bool:
+    def take(self, limit: int | None = None) -> bool:
         """Count one that ended; False where `limit` of them wait already, and this one is lost."""
         with self._lock:
-            fits = self._taken - self._begun < limit
+            fits = limit is None or self._taken - self._begun < limit
             if fits:
                 self._taken += 1
             else:
                 self._dropped += 1
         if not fits:
-            self._tell_once(f"{limit:,} {self._what} wait to be sent")
+            why = self._wire.cause or self.reason or "it has not answered so far"
+            self._tell_once(f"{limit:,} {self._what} wait to be sent; {why}")
         return fits
 
     def begin(self, count: int) -> None:
         """Count those that are being sent."""
+        self._wire.begin()
         with self._lock:
             self._begun += count
 
     def end(self, count: int, *, arrived: bool) -> None:
-        """Count those that the collector took; say once that it took none."""
-        if arrived:
-            self.reason = ""
-            with self._lock:
-                self._delivered += count
-        elif not self.closing:
-            self._tell_once(self.reason or "it does not take them")
+        """Count those that the collector took; say once that it did not take all."""
+        confirmed = max(0, count - self._wire.rejected) if arrived and self._wire.confirmed else 0
+        with self._lock:
+            self._delivered += confirmed
+        if confirmed < count:
+            self.reason = self._wire.cause or self.reason
+            if not self.closing:
+                self._tell_once(self.reason or "it does not confirm them")
+
+    def note(self, message: str) -> None:
+        """Keep what an exporter says of a batch that it did not send at all; only what cannot hold any secret."""
+        for begins, reason in _NOT_SENT:
+            if message.startswith(begins):
+                self.reason = reason
 
     def _tell_once(self, why: str) -> None:
-        if not self._told:
-            self._told = True
+        with self._lock:
+            told, self._told = self._told, True
+        if not told:
             _log.warning("telemetry: %s are being lost on the way to %s: %s", self._what, self._where, why)
 
-    def sum_up(self) -> None:
-        """Say how many are lost or were not confirmed in time, where any were."""
-        lost = self._taken - self._delivered + self._dropped
-        if lost > 0:
-            of = f"{lost:,} of {self._taken + self._dropped:,} {self._what}"
-            why = "" if self._told or not self.reason else f": {self.reason}"
-            _log.warning("telemetry: %s were not confirmed by %s%s", of, self._where, why)
+    def summary(self, late: str) -> str | None:
+        """Say how many are lost or were not confirmed in time, and why; None where none were.
+
+        Args:
+            late: what to say where the end did not wait for an answer.
+        """
+        with self._lock:
+            lost, count = self._taken - self._delivered + self._dropped, self._taken + self._dropped
+        if lost <= 0:
+            return None
+        why = self._wire.cause or self.reason or late
+        return f"{lost:,} of {count:,} {self._what} were not confirmed by {self._where}: {why}"
+
+
+_NOT_SENT = (
+    ("Failed to encode", "they could not be encoded"),
+    ("Dropping", "together they are too large to be sent"),
+)
 
 
 class _OwnWords(logging.Filter):
-    """Keep back what the exporter logs of our own exports: it is said once, by us, and counted."""
+    """Keep back what the exporter logs of our own exports: it may hold headers and addresses, and is said by us."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         losses = _exporting.get()
         if losses is None:
             return True
-        # The first word is on the cause; what follows is on the exporter's own proceedings.
-        losses.reason = losses.reason or _QUERY.sub("?...", record.getMessage())[:_LONGEST_REASON]
+        losses.note(str(record.msg))
         return False
 
 
 _OWN_WORDS = _OwnWords()
 _TALKERS = (OTLPSpanExporter.__module__, OTLPMetricExporter.__module__, "opentelemetry.sdk._shared_internal")
+
+
+def _watch(wire: Wire, exporter: object) -> None:
+    """Find the session of an exporter, which its earlier versions hold themselves."""
+    session = getattr(exporter, "_session", None)
+    for name in ("_client", "_transport", "_session"):
+        exporter = getattr(exporter, name, None)
+    found = session or exporter
+    if found is not None:
+        wire.attach(found)
 
 
 class _Spans(SpanExporter):
@@ -130,20 +163,18 @@ class _Spans(SpanExporter):
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         self._losses.begin(len(spans))
         result = SpanExportResult.FAILURE
-        token = _exporting.set(self._losses)
-        try:
+        with _as_ours(self._losses):
             result = self._exporter.export(spans)
-        finally:
-            _exporting.reset(token)
-            self._losses.end(len(spans), arrived=result is SpanExportResult.SUCCESS)
+        self._losses.end(len(spans), arrived=result is SpanExportResult.SUCCESS)
         return result
 
     def shutdown(self) -> None:
-        _quietly(self._losses, self._exporter.shutdown)
+        with _as_ours(self._losses):
+            self._exporter.shutdown()
 
 
 class _Metrics(MetricExporter):
-    """Send metrics, and say once where that fails."""
+    """Send metrics, and count the batches."""
 
     def __init__(self, exporter: OTLPMetricExporter, losses: Losses) -> None:
         super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)
@@ -151,26 +182,30 @@ class _Metrics(MetricExporter):
         self._losses = losses
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object) -> MetricExportResult:
+        self._losses.take()
+        self._losses.begin(1)
         result = MetricExportResult.FAILURE
-        token = _exporting.set(self._losses)
-        try:
+        with _as_ours(self._losses):
             result = self._exporter.export(metrics_data, timeout_millis)
-        finally:
-            _exporting.reset(token)
-            self._losses.end(1, arrived=result is MetricExportResult.SUCCESS)
+        self._losses.end(1, arrived=result is MetricExportResult.SUCCESS)
         return result
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
         return True
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: object) -> None:
-        _quietly(self._losses, lambda: self._exporter.shutdown(timeout_millis))
+        with _as_ours(self._losses):
+            self._exporter.shutdown(timeout_millis)
 
 
-def _quietly(losses: Losses, act: Callable[[], object]) -> None:
+@contextmanager
+def _as_ours(losses: Losses) -> Iterator[None]:
+    """Keep back what is logged or raised inside: an exporter's exception would be logged with its words."""
     token = _exporting.set(losses)
     try:
-        act()
+        yield
+    except Exception as error:
+        losses.reason = losses.reason or f"the exporter failed ({type(error).__name__})"
     finally:
         _exporting.reset(token)
 
@@ -206,7 +241,7 @@ class Pipeline:
         traces: whether there are any.
         metrics: whether there are any.
         queue_size: most spans that wait.
-        where: how to call the collector.
+        where: how to call the collector of traces, and that of metrics.
 
     Attributes:
         tracer_provider: makes spans.
@@ -223,44 +258,61 @@ class Pipeline:
         traces: bool,
         metrics: bool,
         queue_size: int,
-        where: str,
+        where: tuple[str, str],
     ) -> None:
         for name in _TALKERS:
             # Left there for good: what is on its way may outlast us by seconds, and others' exports are not touched.
             logging.getLogger(name).addFilter(_OWN_WORDS)
         made = Resource.create(dict(resource))
-        self._losses = Losses("spans", where)
-        spans = _Spans(OTLPSpanExporter(endpoint=traces_url, headers=headers), self._losses)
+        wire = Wire(ExportTraceServiceResponse)
+        self._wires = [wire]
+        self._losses = [Losses("spans", where[0], wire)]
+        exporter = OTLPSpanExporter(endpoint=traces_url, headers=headers)
+        _watch(wire, exporter)
+        spans = _Spans(exporter, self._losses[0])
         sampler = None if traces else ALWAYS_OFF
         self.tracer_provider = TracerProvider(sampler, made, shutdown_on_exit=False)
-        self.tracer_provider.add_span_processor(_Queue(spans, self._losses, queue_size))
+        self.tracer_provider.add_span_processor(_Queue(spans, self._losses[0], queue_size))
         self._ends: list[Callable[[], object]] = [self.tracer_provider.shutdown]
         self._wake: list[Callable[[], object]] = [spans.shutdown]
         self.meter_provider: MeterProvider | None = None
         if metrics:
-            numbers = _Metrics(
-                OTLPMetricExporter(endpoint=metrics_url, headers=dict(headers)), Losses("metrics", where)
-            )
-            self.meter_provider = MeterProvider([PeriodicExportingMetricReader(numbers)], made, shutdown_on_exit=False)
-            self._ends.append(partial(_end_metrics, self.meter_provider))
-            self._wake.append(numbers.shutdown)
+            self._send_metrics(made, OTLPMetricExporter(endpoint=metrics_url, headers=dict(headers)), where[1])
 
-    def close(self, within_s: float) -> None:
+    def _send_metrics(self, resource: Resource, exporter: OTLPMetricExporter, where: str) -> None:
+        wire = Wire(ExportMetricsServiceResponse)
+        losses = Losses("batches of metrics", where, wire)
+        _watch(wire, exporter)
+        numbers = _Metrics(exporter, losses)
+        self.meter_provider = MeterProvider([PeriodicExportingMetricReader(numbers)], resource, shutdown_on_exit=False)
+        self._wires.append(wire)
+        self._losses.append(losses)
+        self._ends.append(partial(_end_metrics, self.meter_provider))
+        self._wake.append(numbers.shutdown)
+
+    def close(self, within_s: float) -> tuple[str, ...]:
         """Send what is left, as far as that is done in time; the caller waits, its event loop too.
 
-        A thread that a silent collector still holds ends with the exporter's own time limit, which
-        ``OTEL_EXPORTER_OTLP_TIMEOUT`` sets, and keeps no process alive.
+        What is on its way then is cut. A thread that even that does not end keeps no process alive.
+
+        Returns:
+            a sentence for each signal of which something was not confirmed.
         """
         threads = [threading.Thread(target=end, name="furcate-otel-flush", daemon=True) for end in self._ends]
-        self._losses.closing = True
+        for losses in self._losses:
+            losses.closing = True
         for thread in threads:
             thread.start()
         if not _ended(threads, within_s):
+            for wire in self._wires:
+                wire.close()
             # Whoever waits to try again need not.
             for wake in self._wake:
                 wake()
             _ended(threads, _LAST_WAIT_S)
-        self._losses.sum_up()
+        late = f"no answer within {within_s:g} s (flush_s)"
+        found = (losses.summary(late) for losses in self._losses)
+        return tuple(sentence for sentence in found if sentence is not None)
 
 
 def _ended(threads: Sequence[threading.Thread], within_s: float) -> bool:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from furcate.observers import _otel_names as names
 from furcate.observers._otel import OTelObserver, nobody_has_set_up, without_telemetry
 from furcate.observers._otel_facts import server_of
+from furcate.observers._otel_variables import (
+    CAPTURING,
+    LENGTH_LIMITS,
+    check_exporter,
+    check_variables,
+    said,
+    warn_of_switches,
+)
 from furcate.primitives._errors import ConfigError
 from furcate.primitives._telemetry import CONTENT_LIMIT, FLUSH_S, LEAST_CONTENT_LIMIT, OTelSettings
 
@@ -21,8 +29,6 @@ _log = logging.getLogger("furcate")
 
 _QUEUE_SIZE = 16_384
 _DEFAULT_ENDPOINT = "http://localhost:4318"
-_CAPTURING = ("true", "span_only", "span_and_event")
-_PROTOCOL = "http/protobuf"
 
 
 @contextmanager
@@ -75,18 +81,32 @@ def observe_otel(
         yield observer
 
 
+def _log_it(sentence: str) -> None:
+    _log.warning("telemetry: %s", sentence)
+
+
 @contextmanager
-def observe_by(settings: OTelSettings) -> Iterator[OTelObserver]:
+def observe_by(settings: OTelSettings, *, report: Callable[[str], None] = _log_it) -> Iterator[OTelObserver]:
     """Do the same as settings say.
+
+    Args:
+        settings: where telemetry goes and what is in it.
+        report: takes a sentence, at the end, for each signal of which something was not confirmed; logs it by default.
 
     Raises:
         ConfigError: as `observe_otel` does.
     """
-    capture = captures(settings)
-    limit = _content_limit(settings)
-    if _said("OTEL_SDK_DISABLED") == "true":
+    warn_of_switches()
+    if said("OTEL_SDK_DISABLED") == "true":
         yield without_telemetry()
         return
+    capture = captures(settings)
+    limit = _content_limit(settings)
+    if not capture and _asks_for_content(settings):
+        _log.warning(
+            "telemetry: the OTEL_ variables cut attributes at fewer than %d characters, so no content is captured",
+            LEAST_CONTENT_LIMIT,
+        )
     if not nobody_has_set_up():
         if settings.endpoint is not None or settings.service_name is not None or settings.headers:
             _log.warning("telemetry: the program's own providers are used, so endpoint, headers and name are not")
@@ -101,18 +121,13 @@ def observe_by(settings: OTelSettings) -> Iterator[OTelObserver]:
             content_limit=limit,
         )
     finally:
-        pipeline.close(settings.flush_s)
+        for sentence in pipeline.close(settings.flush_s):
+            report(sentence)
 
 
 def _pipeline(settings: OTelSettings) -> Pipeline:
-    for variable in ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"):
-        if _said(variable) not in ("", _PROTOCOL):
-            raise ConfigError(
-                f"{_said(variable)!r} is not spoken here",
-                where="the environment",
-                key=variable,
-                remedy=f"set it to {_PROTOCOL} and give the collector's port for that, mostly 4318",
-            )
+    traces, metrics = check_exporter("OTEL_TRACES_EXPORTER"), _sends_metrics(settings)
+    check_variables(metrics=metrics, addresses=settings.endpoint is None)
     try:
         from furcate.observers import _otel_sdk  # noqa: PLC0415 - an optional extra, imported only here
     except ImportError as error:
@@ -122,77 +137,76 @@ def _pipeline(settings: OTelSettings) -> Pipeline:
             remedy="pip install 'furcate[otel]'",
         ) from error
     base = settings.endpoint.rstrip("/") if settings.endpoint is not None else None
-    return _otel_sdk.Pipeline(
-        resource=_resource(settings),
-        headers=dict(settings.headers),
-        traces_url=f"{base}/v1/traces" if base is not None else None,
-        metrics_url=f"{base}/v1/metrics" if base is not None else None,
-        traces=_exports("OTEL_TRACES_EXPORTER"),
-        metrics=_sends_metrics(settings),
-        queue_size=settings.queue_size or _number("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE_SIZE,
-        where=_collector(settings),
-    )
-
-
-def _said(variable: str) -> str:
-    return os.environ.get(variable, "").strip().lower()
+    try:
+        return _otel_sdk.Pipeline(
+            resource=_resource(settings),
+            headers=dict(settings.headers),
+            traces_url=f"{base}/v1/traces" if base is not None else None,
+            metrics_url=f"{base}/v1/metrics" if base is not None else None,
+            traces=traces,
+            metrics=metrics,
+            queue_size=settings.queue_size or _number("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE_SIZE,
+            where=(_collector(settings, "TRACES"), _collector(settings, "METRICS")),
+        )
+    except (ValueError, RuntimeError, OSError) as error:
+        raise ConfigError(
+            f"the OpenTelemetry SDK does not take what the OTEL_ variables say ({error})", where="the environment"
+        ) from error
 
 
 def _number(variable: str) -> int | None:
-    text = _said(variable)
+    text = said(variable)
     return int(text) if text.isdecimal() and int(text) > 0 else None
-
-
-def _exports(variable: str) -> bool:
-    """Tell whether a signal is sent at all.
-
-    Raises:
-        ConfigError: it is to be sent in a way that is not there.
-    """
-    named = _said(variable)
-    if named not in ("", "otlp", "none"):
-        raise ConfigError(
-            f"{named!r} is not there",
-            where="the environment",
-            key=variable,
-            remedy="give otlp or none; for others, set up a provider of your own, and it will be used",
-        )
-    return named != "none"
 
 
 def _sends_metrics(settings: OTelSettings) -> bool:
     if settings.metrics is not None:
         return settings.metrics
-    if not _exports("OTEL_METRICS_EXPORTER"):
+    if not check_exporter("OTEL_METRICS_EXPORTER"):
         return False
     # Backends of traces have no place for metrics: who names an address for traces alone means one of those.
-    general = settings.endpoint or _said("OTEL_EXPORTER_OTLP_ENDPOINT") or _said("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
-    return bool(general) or not _said("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    general = settings.endpoint or said("OTEL_EXPORTER_OTLP_ENDPOINT") or said("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+    return bool(general) or not said("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
 def captures(settings: OTelSettings) -> bool:
-    """Tell whether content is captured, by the settings or else by the variable that the conventions' tools know."""
+    """Tell whether content is captured, by the settings or else by the variable that the conventions' tools know.
+
+    It is not where the SDK cuts attributes so short that none of it would stay.
+    """
+    own = _sdk_limit()
+    return _asks_for_content(settings) and (own is None or own >= LEAST_CONTENT_LIMIT)
+
+
+def _asks_for_content(settings: OTelSettings) -> bool:
     if settings.capture_content is not None:
         return settings.capture_content
-    return _said(names.CAPTURE_VARIABLE) in _CAPTURING
+    return said(names.CAPTURE_VARIABLE) in CAPTURING
 
 
 def _content_limit(settings: OTelSettings) -> int:
     """Give the limit of content; the SDK's own would cut its JSON in the middle."""
-    own = _number("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT") or _number("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT")
+    own = _sdk_limit()
     return max(LEAST_CONTENT_LIMIT, settings.content_limit if own is None else min(settings.content_limit, own))
+
+
+def _sdk_limit() -> int | None:
+    """Give the SDK's own limit of an attribute's length, which the first of two variables sets; None is none."""
+    given = next((variable for variable in LENGTH_LIMITS if variable in os.environ), None)
+    text = said(given) if given is not None else ""
+    return int(text) if text.isdecimal() else None
 
 
 def _resource(settings: OTelSettings) -> dict[str, str]:
     if settings.service_name is not None:
         return {"service.name": settings.service_name}
-    named = _said("OTEL_SERVICE_NAME") or "service.name=" in _said("OTEL_RESOURCE_ATTRIBUTES")
+    named = said("OTEL_SERVICE_NAME") or "service.name=" in said("OTEL_RESOURCE_ATTRIBUTES")
     return {} if named else {"service.name": names.SCOPE}
 
 
-def _collector(settings: OTelSettings) -> str:
+def _collector(settings: OTelSettings, signal: str) -> str:
     """Name the collector by host and port: its address may hold credentials."""
-    variables = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-    given = settings.endpoint or next(filter(None, map(_said, variables)), _DEFAULT_ENDPOINT)
+    variables = (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    given = settings.endpoint or next(filter(None, map(said, variables)), _DEFAULT_ENDPOINT)
     server = server_of(given)
     return f"{server[0]}:{server[1]}" if server is not None else "the collector"
