@@ -55,7 +55,7 @@ def one_sentence(said: Any) -> str:
         (["run", "-m", "x", "--schema", "broken.toml"], "schema file broken.toml: no JSON"),
         (["run", "-m", "x", "--schema", "wrong.json"], "schema"),
         (["run", "-m", "x", "--max-output-tokens", "0"], "Invalid value for '--max-output-tokens'"),
-        (["run", "--colour"], "No such option '--colour'; see 'furcate run --help'"),
+        (["run", "--zigzag"], "No such option '--zigzag'; see 'furcate run --help'"),
         (["rum"], "No such command 'rum'"),
         (["run", "-m", "x", "--loop", "uvloop"], "Invalid value for '--loop'"),
         (["explore"], "Missing argument 'PLAN'; see 'furcate explore --help'"),

@@ -63,6 +63,7 @@ class FakeRun:
         self._error = error
         self.began: Callable[[], None] = lambda: None
         self.started_s: float | None = None
+        self.recorded = False
 
     async def complete(self):
         self.started_s = anyio.current_time()
@@ -120,6 +121,19 @@ async def test_an_answer_without_content_counts_as_a_reading(plan_of) -> None:
     exchange = exchange_of()
     runs = [FakeRun(plan_of(exchange), begins_s=None, ends_s=2) for _ in range(3)]
     assert await complete_all(Primer(), runs, beginning=exchange.history) == [0, 2, 2]
+
+
+async def test_one_that_was_answered_before_waits_for_nobody(plan_of) -> None:
+    """What is had again from a log is not read by the provider: it neither waits nor goes first."""
+    exchange = exchange_of()
+    first, again = FakeRun(plan_of(exchange), begins_s=5), FakeRun(plan_of(exchange), begins_s=1)
+    again.recorded = True
+    primer = Primer()
+    with priming(beginning=exchange.history):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(primer.complete, first)
+            tasks.start_soon(later, 1, primer, again)
+    assert again.started_s - first.started_s == 1
 
 
 async def test_one_that_never_sent_hands_its_turn_on(plan_of) -> None:
