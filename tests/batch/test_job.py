@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import furcate
-from furcate.batch import JobOptions, open_job, read_journal
+from furcate.batch import JobOptions, open_job, read_journal, write_rows
 from furcate.primitives._errors import ItemsError, JournalError
 from furcate.testing import PromptCache, StubProvider, answer, error
 
@@ -210,6 +210,32 @@ async def test_what_changed_since_is_refused_or_done_again(tmp_path: Path, what:
             ) as job:
                 await job.run()
     assert len(stub.requests) >= 4
+
+
+async def test_an_answer_of_another_form_is_a_result_with_its_text(tmp_path: Path) -> None:
+    """Of five items under a schema the third is answered by half an object: five results, its own with the raw text."""
+    contract = furcate.Contract({"type": "object", "required": ["a"]}, repairs=0)
+    counted = furcate.Prompt(
+        "say", [furcate.MessageTemplate("user", "Say {{ word }}.")], profile="p", contract=contract
+    )
+    items = numbered(tmp_path / "items.jsonl", 5)
+
+    def script(request):
+        return answer('{"a": 1' if "w2." in request.body["messages"][-1]["content"] else '{"a": 1}')
+
+    async with StubProvider(script) as stub, engine_for(stub, prompts=(counted,)) as engine:
+        async with open_job("say", items, engine=engine, journal=tmp_path / "job.db") as job:
+            told = {outcome.id: outcome.result async for outcome in job}
+    assert len(told) == 5
+    bad = told.pop("i2")
+    assert (bad["validation"], bad["text"], "value" in bad) == ("failed", '{"a": 1', False)
+    assert len(bad["faults"]) >= 1
+    assert [(good["validation"], good["value"]) for good in told.values()] == [("passed", {"a": 1})] * 4
+    out = (tmp_path / "out.jsonl").open("wb")
+    with out:
+        async with read_journal(tmp_path / "job.db") as journal, journal.rows() as rows:
+            await write_rows(rows, out.fileno())
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 5
 
 
 async def test_a_function_does_what_it_likes_with_its_item(tmp_path: Path) -> None:

@@ -89,6 +89,31 @@ def test_bad_rows_do_not_kill_the_job(
     assert [line.split()[:2] for line in listed.out.splitlines()] == [["line", "37"], ["line", "52"], ["line", "70"]]
 
 
+@pytest.mark.field(39)
+@pytest.mark.parametrize(("more", "status"), [((), 1), (("--failed-status", "0"), 0)])
+def test_an_answer_of_another_form_stops_nothing(
+    furcate: Command, configured: Command, loop: str, more: tuple[str, ...], status: int
+) -> None:
+    """Five items under a schema, the third answered by half an object: five lines, its own with the raw text."""
+    write("items.jsonl", *numbered(5))
+
+    def script(request: StubRequest) -> Answer:
+        return answer('{"a": 1' if word(request) == "w2" else '{"a": 1}')
+
+    form = '\ncontract = { schema = { type = "object", required = ["a"] }, repairs = 0 }\n'
+    with StubProvider.in_thread(script) as stub:
+        configured(stub.base_url, more=PROMPT.rstrip() + form)
+        said = furcate("batch", "say", "items.jsonl", "--loop", loop, *more)
+    assert said.status == status
+    found = {line["id"]: line["result"] for line in said.lines}
+    assert len(said.lines) == len(found) == 5
+    bad = found.pop("i2")
+    assert (bad["validation"], bad["text"]) == ("failed", '{"a": 1')
+    assert {good["validation"] for good in found.values()} == {"passed"}
+    assert "5 of 5 items finished" in said.err
+    assert "1 answer does not meet its contract" in said.err
+
+
 @pytest.mark.field(70)
 def test_a_resumed_job_goes_by_ids(furcate: Command, stub: StubProvider) -> None:
     """After six of ten a line is deleted and two are swapped: only unfinished items are sent, none is mispaired."""

@@ -292,6 +292,31 @@ def test_names_stand_in_one_table() -> None:
             assert not spelled.search(path.read_text(encoding="utf-8")), path.name
 
 
+@pytest.mark.field(19)
+async def test_whoever_sums_all_spans_is_right(telemetry, engine_of) -> None:
+    """One run of two requests in a branch in a nursery: 40 and 44 in, 7 and 9 out, are 84 and 16 and no more."""
+    seen = telemetry()
+    script = [
+        answer("begin", usage={"prompt_tokens": 0, "completion_tokens": 0}),
+        answer("no object", usage={"prompt_tokens": 40, "completion_tokens": 7}),
+        answer('{"n": 1}', usage={"prompt_tokens": 44, "completion_tokens": 9}),
+    ]
+
+    async def once(turn: furcate.Turn) -> furcate.Action:
+        if turn.result is not None:
+            return furcate.Stop()
+        return furcate.Continue(ask("Count", contract=furcate.Contract(SCHEMA, repairs=1)))
+
+    async with StubProvider(script) as stub, engine_of(stub, seen) as engine:
+        first = await engine.run(ask(capture=True))
+        async with furcate.open_branches(engine, first.exchange) as branches:
+            branches.start_soon(once, additional_turns=1)
+    spans = [dict(span.attributes) for span in seen.ended()]
+    assert len(spans) == 7  # two runs, three attempts, a branch and a nursery
+    assert sum(span.get("gen_ai.usage.input_tokens", 0) for span in spans) == 84
+    assert sum(span.get("gen_ai.usage.output_tokens", 0) for span in spans) == 16
+
+
 async def test_what_was_paid_for_before_is_not_summed_again(telemetry, tmp_path: Path) -> None:
     """A job that goes on makes spans of runs that its journal answers, without their tokens."""
     items = tmp_path / "items.jsonl"

@@ -106,7 +106,7 @@ class _Chosen:
     default=FAILED,
     show_default=True,
     metavar="N",
-    help="Exit status where all was done and some items failed.",
+    help="Exit status where all was done and some items failed, or some answers do not meet their contract.",
 )
 @click.option("--dry-run", is_flag=True, help="Read, render and encode every item, and send nothing.")
 @config_option

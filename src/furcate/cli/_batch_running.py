@@ -100,7 +100,7 @@ class Running:
             with self._results, contextlib.redirect_stdout(sys.stderr):
                 async with engine, self._opened(engine) as job:
                     await self._work(engine, job, interruption)
-                    return await self._conclude(job)
+                    return await self._conclude(job, await self._unmet(job))
         complain("interrupted before any item was begun")
         return INTERRUPTED
 
@@ -204,7 +204,19 @@ class Running:
         if found.gone:
             say(f"furcate: the items no longer have {found.gone:,} of those in the journal")
 
-    async def _conclude(self, job: Job) -> int:
+    async def _unmet(self, job: Job) -> int:
+        """Count the answers that do not meet their prompt's contract; each is a result with its text and its faults."""
+        prompt = self._given.doing
+        if not isinstance(prompt, Prompt) or prompt.contract is None:
+            return 0
+        found = 0
+        async with job.journal.rows(states=("finished",)) as rows:
+            async for row in rows:
+                value = row.value
+                found += isinstance(value, dict) and value.get("validation") == "failed"
+        return found
+
+    async def _conclude(self, job: Job, unmet: int) -> int:
         """Tell the account of it all, and give the exit status."""
         given, progress, journal = self._given, job.progress, self._given.journal
         failed = self._progress.kinds
@@ -214,6 +226,11 @@ class Running:
         say(f"{', '.join(said)}; results in {self._results.name}, journal {journal}")
         if failed:
             say(f"'furcate batch failures {journal}' lists them; 'furcate batch retry {journal}' has them tried again")
+        if unmet:
+            say(
+                f"{unmet:,} {'answer does not meet its' if unmet == 1 else 'answers do not meet their'} contract; see "
+                "validation and faults in the results"
+            )
         if self._results.problem is not None:
             reason = self._results.problem.strerror or self._results.problem
             complain(
@@ -227,7 +244,7 @@ class Running:
             return INTERRUPTED
         if progress.ended in ("cancelled", "failures"):
             return given.failed_status or FAILED
-        return given.failed_status if failed else WELL
+        return given.failed_status if failed or unmet else WELL
 
     async def _why_changed(self, error: JournalError, engine: Engine) -> str:
         """Say what has changed in the words of the command line."""
