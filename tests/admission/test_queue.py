@@ -66,6 +66,18 @@ def test_requests_of_nobody_in_particular_take_turns_with_the_rest() -> None:
     assert order(queue) == ["plain 1", "begun 1", "plain 2", "fresh"]
 
 
+def test_a_share_that_began_elsewhere_is_in_one_place() -> None:
+    """One share may wait at several backends: begun at another, all that it asks for here stays together."""
+    queue: Queue[str] = Queue()
+    share = Share()
+    for name in ("a", "b"):
+        queue.push(name, 1, share)
+    share.begun = True
+    queue.push("c", 1, share)
+    queue.remove("a")
+    assert order(queue) == ["b", "c"]
+
+
 def test_taking_from_nobody_is_a_mistake() -> None:
     """An empty queue has nobody to give, and one who does not wait cannot leave."""
     queue: Queue[str] = Queue()

@@ -259,7 +259,7 @@ class Ledger(Generic[TicketT]):
             in_use=len(self._holders),
             waiting=len(self._returning) + len(self._arriving),
             limit=self._limit.places,
-            paused_s=max(0.0, self._paused_until_s - self._now_s),
+            paused_s=self.paused_s(now_s),
             requests_left=None if self._requests is None else self._requests.left,
             tokens_left=None if self._tokens is None else self._tokens.left,
         )

@@ -47,6 +47,9 @@ class Queue(Generic[TicketT]):
     def push(self, ticket: TicketT, tokens: float, share: Share | None = None) -> None:
         """Take in one who waits, and the tokens that it will probably use."""
         share = share or self._nobodys
+        if share.begun and share in self._fresh:
+            # It has begun at another backend meanwhile; what waits here already goes along, in front.
+            self._begun[share] = self._fresh.pop(share)
         rank = self._begun if share.begun else self._fresh
         rank.setdefault(share, OrderedDict())[ticket] = tokens
         self._shares[ticket] = share
