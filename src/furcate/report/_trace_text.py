@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rich.cells import cell_len, set_cell_size
 
 from furcate.primitives._json import Plain
+from furcate.primitives._printable import printable
 from furcate.report._clean import clean_line
 from furcate.report._recording import Recording
 from furcate.report._trace_measures import Durations, TokenTotal
@@ -256,7 +257,7 @@ def _amount(number: int | float, room: int) -> str:
 
 
 def _fitted(text: str, width: int) -> str:
-    text = _printable(text)
+    text = printable(text)
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + _ELLIPSIS
 
 
@@ -282,17 +283,13 @@ def _told_apart(names: Iterable[str], width: int) -> dict[str, str]:
 
 def _without_middle(name: str, head: int, width: int) -> str:
     # However long a name is, only its ends can be seen.
-    name = _printable(name if len(name) <= 2 * width else f"{name[:width]}{name[-width:]}")
+    name = printable(name if len(name) <= 2 * width else f"{name[:width]}{name[-width:]}")
     if cell_len(name) <= width:
         return name
     tail = name[-(width - 1 - head) :]
     while cell_len(tail) > width - 1 - head:
         tail = tail[1:]
     return set_cell_size(name, head) + _ELLIPSIS + tail
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _number(number: int, one: str, many: str | None = None) -> str:
