@@ -24,6 +24,7 @@ CREATE TEMP TABLE incoming (
     position INTEGER PRIMARY KEY, id TEXT, line INTEGER NOT NULL, digest BLOB NOT NULL, error BLOB
 )
 """
+_INCOMING = "INSERT INTO temp.incoming VALUES (?, ?, ?, ?, ?)"
 _TWICE = """
 SELECT id = lower(hex(min(digest))), id, min(line), max(line), count(*) FROM temp.incoming WHERE id IS NOT NULL
 GROUP BY id HAVING count(*) > 1 ORDER BY min(position) LIMIT ?
@@ -49,6 +50,18 @@ UPDATE items SET state = 'pending', tries = 0, ended = NULL, failure = NULL, set
 """
 _UNNAMED = "(SELECT number FROM items WHERE id IS NULL)"
 _CHANGED = "(SELECT number FROM temp.otherwise)"
+_ADD = (
+    """
+    INSERT INTO items (id, position, line, digest)
+    SELECT id, position, line, digest FROM temp.incoming
+    WHERE id IS NULL OR NOT EXISTS (SELECT 1 FROM items WHERE items.id = incoming.id) ORDER BY position
+    """,
+    """
+    INSERT OR REPLACE INTO outcomes (number, error) SELECT items.number, incoming.error
+    FROM temp.incoming JOIN items ON items.position = incoming.position WHERE incoming.error IS NOT NULL
+    AND items.state <> 'finished'
+    """,
+)
 _MERGE = (
     # Lines that cannot be named are those of this input and of no other.
     *(statement.format(numbers=_UNNAMED) for statement in _FORGET),
@@ -67,16 +80,7 @@ _MERGE = (
     UPDATE items SET position = incoming.position, line = incoming.line FROM temp.incoming
     WHERE incoming.id = items.id AND (items.position IS NOT incoming.position OR items.line <> incoming.line)
     """,
-    """
-    INSERT INTO items (id, position, line, digest)
-    SELECT id, position, line, digest FROM temp.incoming
-    WHERE id IS NULL OR NOT EXISTS (SELECT 1 FROM items WHERE items.id = incoming.id) ORDER BY position
-    """,
-    """
-    INSERT OR REPLACE INTO outcomes (number, error) SELECT items.number, incoming.error
-    FROM temp.incoming JOIN items ON items.position = incoming.position WHERE incoming.error IS NOT NULL
-    AND items.state <> 'finished'
-    """,
+    *_ADD,
 )
 _FAIL = """
 UPDATE items SET state = 'failed', failure = :kind, ended = wrong.ended, ended_at = :now
@@ -107,6 +111,39 @@ async def enroll(
     return await database.run(lambda connection: transaction(connection, partial(merge, connection)))
 
 
+async def enroll_more(
+    database: Database, items: Sequence[Item | BadItem], *, about: About, position: int, where: str, now: float
+) -> None:
+    """Bring further items of an input into a journal that has those before them and no others."""
+    add = partial(_add, items=items, about=about, position=position, where=where, now=now)
+    await database.run(lambda connection: transaction(connection, partial(add, connection)))
+
+
+def _add(
+    connection: sqlite3.Connection,
+    items: Sequence[Item | BadItem],
+    *,
+    about: About,
+    position: int,
+    where: str,
+    now: float,
+) -> None:
+    _begin(connection)
+    connection.executemany(_INCOMING, [_row(item, number) for number, item in enumerate(items, start=position)])
+    _check_ids(connection, where)
+    twice = (
+        "SELECT 0, id, items.line, incoming.line, 2 FROM temp.incoming JOIN items USING (id) ORDER BY incoming.position"
+    )
+    if found := connection.execute(twice).fetchall():
+        lines = tuple(line for *_, first, last, _ in found for line in (first, last))
+        raise ItemsError(f"{_twice(found[0])}; give each item an id of its own", where=where, lines=lines)
+    for statement in _ADD:
+        connection.execute(statement)
+    connection.execute(_FAIL, {"kind": MALFORMED, "now": now})
+    connection.execute("INSERT OR REPLACE INTO meta VALUES ('about', ?)", (about.to_json(),))
+    _drop(connection)
+
+
 def _begin(connection: sqlite3.Connection) -> None:
     # An earlier input may have been refused half-way.
     _drop(connection)
@@ -122,7 +159,7 @@ def _set_aside(connection: sqlite3.Connection, items: Sequence[Item | BadItem], 
     """Keep some items in a table of the connection's own, and give the position of the next one."""
     rows = [_row(item, number) for number, item in enumerate(items, start=position)]
     connection.execute("BEGIN")
-    connection.executemany("INSERT INTO temp.incoming VALUES (?, ?, ?, ?, ?)", rows)
+    connection.executemany(_INCOMING, rows)
     connection.execute("COMMIT")
     return position + len(rows)
 

@@ -23,6 +23,7 @@ from anyio import to_thread, wait_readable
 from attrs import field, frozen
 
 from furcate.batch._formats import READERS, SUFFIXES, Format, Piece, check_head
+from furcate.batch._quick_look import count_if_distinct
 from furcate.batch._values import copy_values
 from furcate.primitives._errors import ItemsError, MisuseError
 from furcate.primitives._json import Json, Plain, canonical
@@ -105,6 +106,14 @@ class Source:
         if self._closed:
             raise MisuseError("the items are read outside the block that opened them; read them inside")
         return _Pass(self._read())
+
+    async def count_if_distinct(self) -> int | None:
+        """Count the items, where a quick look shows that each has an id of its own; None where it does not."""
+        return await to_thread.run_sync(self._look) if self.format == "jsonl" else None
+
+    def _look(self) -> int | None:
+        with self._opener() as file, _reading(self.where):
+            return count_if_distinct(file, self.id_field or ID_FIELD)
 
     def _read(self) -> Iterator[tuple[int, Item | BadItem]]:
         """Give each item and its size in bytes; runs in worker threads."""

@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from math import inf
 from typing import Literal, TypeAlias, get_args
 
 import anyio
+from anyio.abc import TaskGroup
 from attrs import evolve, field, frozen
 from attrs.validators import in_, instance_of, optional
 
-from furcate.admission import Share
-from furcate.batch._call_log import ItemCalls
 from furcate.batch._enroll import OnChanged
+from furcate.batch._executor import Executor, Hearing, ItemEnd, ItemTask, Work, Workers
 from furcate.batch._formats import Format
+from furcate.batch._in_process import InProcess
 from furcate.batch._items import BadItem, Item, Items, Source, open_source
 from furcate.batch._journal import Journal, open_journal
-from furcate.batch._kept import Keeper
-from furcate.batch._rows import About, Enrollment, ItemFailure, encode
-from furcate.batch._target import ItemJob, Target, failure_of, function_of, target_name
-from furcate.groups import Group
+from furcate.batch._rows import MALFORMED, About, Enrollment, ItemFailure
+from furcate.batch._target import Target, function_of, target_name
 from furcate.orchestrator._config_digests import configuration_digests
 from furcate.orchestrator._engine import Engine
-from furcate.orchestrator._priming import priming
 from furcate.primitives._checks import check_instance, whole
-from furcate.primitives._errors import FurcateError
 from furcate.primitives._json import Plain
-from furcate.primitives._observations import Listener, Observation
+from furcate.primitives._observations import Observation
 from furcate.primitives._resources import Prompt
-from furcate.primitives._usage import Usage
-
-_log = logging.getLogger("furcate")
+from furcate.primitives._usage import UNKNOWN, Usage
 
 _AHEAD = 64
 """How many items are looked up at a time."""
+_ENROLLED_AT_ONCE = 500
 
 OnEvent: TypeAlias = Callable[[str, Observation], None]
 """Is told an item's id, and what was observed of one of its runs."""
@@ -51,7 +47,7 @@ class ItemOutcome:
     """Tell what came of an item; it is in the journal already.
 
     Attributes:
-        id: what it is called.
+        id: what it is called; None where it cannot be read, so that it has failed.
         line: the line of the input that it begins on, from 1 on.
         state: ``finished`` or ``failed``.
         result: what the target returned, as fresh plain data; None where it failed.
@@ -59,12 +55,12 @@ class ItemOutcome:
         usage: the tokens of all its calls, those of an earlier start included that were not made again.
     """
 
-    id: str
+    id: str | None
     line: int
     state: Literal["finished", "failed"]
     result: Plain = field(default=None, repr=False)
     error: ItemFailure | None = None
-    usage: Usage
+    usage: Usage = UNKNOWN
 
 
 @frozen(kw_only=True)
@@ -125,6 +121,7 @@ class JobOptions:
 
 
 DEFAULT_OPTIONS = JobOptions()
+_HERE = InProcess()
 
 
 class Job:
@@ -142,24 +139,24 @@ class Job:
 
     def __init__(
         self,
-        engine: Engine,
+        workers: Workers,
         source: Source,
         journal: Journal,
         *,
-        target: Target,
         options: JobOptions,
         progress: JobProgress,
         on_event: OnEvent | None = None,
     ) -> None:
-        self._engine = engine
+        self._workers = workers
+        self._source = source
         self._journal = journal
-        self._target = target
         self._options = options
         self._progress = progress
         self._on_event = on_event
-        self._feed = _Feed(source, journal)
+        self._enrolled = _Enrolled()
+        self._feed = _Feed(source, journal, self._enrolled)
         self._begun = 0
-        self._working = options.concurrency
+        self._active = 0
         self._scopes: set[anyio.CancelScope] = set()
         self._error: Exception | None = None
         # Whoever is slow to take outcomes holds up the workers, and not the memory.
@@ -209,22 +206,60 @@ class Job:
             pass
         return self._progress
 
-    async def _work(self) -> None:
+    def _start(self, tasks: TaskGroup, about: About | None) -> None:
+        """Begin to work.
+
+        Arguments:
+            tasks: where.
+            about: what the job is, where its items are not yet in the journal; None where they are.
+        """
+        doing: list[Callable[[], Awaitable[None]]] = [self._work] * self._options.concurrency
+        if about is None:
+            self._enrolled.end()
+        else:
+            doing.append(partial(self._enroll, about))
+        self._active = len(doing)
+        for one in doing:
+            tasks.start_soon(self._counted, one)
+
+    async def _counted(self, do: Callable[[], Awaitable[None]]) -> None:
+        """Do a part of the job; once the last part has ended, no more outcomes come."""
         scope = anyio.CancelScope()
         self._scopes.add(scope)
         try:
             with scope:
-                while self._progress.ended is None and (item := await self._next()) is not None:
-                    outcome = await self._do(item)
-                    await self._told.send(outcome)
+                await do()
         except Exception as error:
             # It is told to whoever iterates, rather than in a group of errors from below the block.
             self._error = self._error or error
             self._cut()
         finally:
-            self._working -= 1
-            if self._working == 0:
+            self._active -= 1
+            if self._active == 0:
                 self._told.close()
+
+    async def _work(self) -> None:
+        while self._progress.ended is None and (item := await self._next()) is not None:
+            await self._told.send(await self._do(item))
+
+    async def _enroll(self, about: About) -> None:
+        """Bring the items into the journal while the first of them are worked on already."""
+        position, most = 0, _AHEAD
+        items = aiter(self._source)
+        more: list[Item | BadItem] = []
+        while True:
+            while len(more) < most and (item := await anext(items, None)) is not None:
+                more.append(item)
+            await self._journal.enroll_more(more, position=position, about=about, where=self._source.where)
+            for item in more:
+                if isinstance(item, BadItem):
+                    await self._told.send(self._failed(item.id, item.line, ItemFailure(MALFORMED, item.problem)))
+            if len(more) < most:
+                break
+            position, most = position + len(more), _ENROLLED_AT_ONCE
+            self._enrolled.reach(position)
+            more = []
+        self._enrolled.end()
 
     async def _next(self) -> Item | None:
         limit = self._options.limit
@@ -238,48 +273,36 @@ class Job:
         return item
 
     async def _do(self, item: Item) -> ItemOutcome:
-        """Work on one item, and keep its end."""
-        journal, replay = self._journal, self._options.replay
-        calls: ItemCalls | None = None
-        if replay:
-            keep = partial(journal.keep_call, item.id)
-            calls = ItemCalls(await journal.calls(item.id), keep, path=journal.path)
+        """Have one item worked on, and keep its end."""
+        journal = self._journal
+        on_event = None if self._on_event is None else partial(self._on_event, item.id)
+        hearing = Hearing(keep=partial(journal.keep_call, item.id), on_event=on_event)
+        calls = await journal.calls(item.id) if self._options.replay else None
         await journal.begin(item.id)
         self._progress = evolve(self._progress, running=self._progress.running + 1)
-        keeper = Keeper(self._options.observations)
-        group = Group(item.id)
-        observers: list[Listener] = [group, keeper]
-        if self._on_event is not None:
-            observers.append(partial(self._on_event, item.id))
         try:
-            engine = self._engine._for_work(Share(), calls, observers)
-            job = ItemJob(engine=engine, group=group, item_id=item.id, line=item.line)
-            try:
-                # Items that begin alike, up to a cache hint, let one of them read that first.
-                with priming():
-                    value = await self._target(item.value, job)
-                result = encode(value)
-            except Exception as error:
-                return await self._fail(item, error, calls=calls, keeper=keeper)
-            await journal.finish(item.id, result, usage=keeper.usage, observations=keeper.lines)
-            self._progress = evolve(self._progress, finished=self._progress.finished + 1)
-            return ItemOutcome(
-                id=item.id, line=item.line, state="finished", result=json.loads(result), usage=keeper.usage
-            )
+            end = await self._workers.run(ItemTask(item=item, calls=calls, path=journal.path), hearing)
+            return await self._keep(item, end)
         finally:
             self._progress = evolve(self._progress, running=self._progress.running - 1)
 
-    async def _fail(self, item: Item, error: Exception, *, calls: ItemCalls | None, keeper: Keeper) -> ItemOutcome:
-        failure = failure_of(error)
-        if not isinstance(error, FurcateError):
-            _log.warning("item %s (line %d) failed: %s", item.id, item.line, failure.message, exc_info=error)
-        forget = calls.failed() if calls is not None else ()
-        await self._journal.fail(item.id, failure, usage=keeper.usage, observations=keeper.lines, forget_calls=forget)
+    async def _keep(self, item: Item, end: ItemEnd) -> ItemOutcome:
+        journal, usage, seen = self._journal, end.usage, end.observations
+        if end.error is not None:
+            await journal.fail(item.id, end.error, usage=usage, observations=seen, forget_calls=end.forget_calls)
+            return self._failed(item.id, item.line, end.error, usage=usage)
+        assert end.result is not None
+        await journal.finish(item.id, end.result, usage=usage, observations=seen)
+        self._progress = evolve(self._progress, finished=self._progress.finished + 1)
+        return ItemOutcome(id=item.id, line=item.line, state="finished", result=json.loads(end.result), usage=usage)
+
+    def _failed(self, item_id: str | None, line: int, error: ItemFailure, *, usage: Usage = UNKNOWN) -> ItemOutcome:
+        """Count a failure that is in the journal."""
         self._progress = evolve(self._progress, failed=self._progress.failed + 1)
         most = self._options.max_failures
         if most is not None and self._progress.failed > most:
             self._end("failures")
-        return ItemOutcome(id=item.id, line=item.line, state="failed", error=failure, usage=keeper.usage)
+        return ItemOutcome(id=item_id, line=line, state="failed", error=error, usage=usage)
 
     def _close(self) -> None:
         self._told.close()
@@ -290,11 +313,36 @@ class Job:
             self._progress = evolve(self._progress, ended=why)
 
 
+class _Enrolled:
+    """Tell up to where an input is in the journal."""
+
+    def __init__(self) -> None:
+        self._count = 0.0
+        self._further = anyio.Event()
+
+    def reach(self, count: float) -> None:
+        """Tell that so many items are."""
+        self._count = count
+        self._further.set()
+        self._further = anyio.Event()
+
+    def end(self) -> None:
+        """Tell that all of them are."""
+        self.reach(inf)
+
+    async def wait(self, count: int) -> None:
+        """Wait until so many are, or all of them."""
+        while self._count < count:
+            await self._further.wait()
+
+
 class _Feed:
     """Give the items that are to be done, in the order of the input, with a few looked up ahead."""
 
-    def __init__(self, source: Source, journal: Journal) -> None:
+    def __init__(self, source: Source, journal: Journal, enrolled: _Enrolled) -> None:
         self._items = aiter(source)
+        self._enrolled = enrolled
+        self._taken = 0
         self._journal = journal
         self._ready: deque[Item] = deque()
         self._ended = False
@@ -308,6 +356,8 @@ class _Feed:
                 while len(ahead) < _AHEAD and (item := await anext(self._items, None)) is not None:
                     ahead.append(item)
                 self._ended = len(ahead) < _AHEAD
+                self._taken += len(ahead)
+                await self._enrolled.wait(self._taken)
                 self._ready.extend(await self._journal.pending(ahead))
             return self._ready.popleft() if self._ready else None
 
@@ -321,6 +371,7 @@ async def open_job(
     journal: str | os.PathLike[str],
     options: JobOptions = DEFAULT_OPTIONS,
     on_event: OnEvent | None = None,
+    executor: Executor = _HERE,
 ) -> AsyncIterator[Job]:
     """Open a job and begin to work on its items; done again with the same journal, it goes on where it was.
 
@@ -334,6 +385,7 @@ async def open_job(
         journal: the file that keeps what is finished; it is made where there is none.
         options: how the job is run.
         on_event: told what is observed of each item's runs, with the item's id; what it raises is logged.
+        executor: where items are worked on.
 
     Raises:
         ItemsError: the items cannot be read, or two of them have one id.
@@ -351,17 +403,24 @@ async def open_job(
         engine.inspect_prompt(target)
     prompt = target if isinstance(target, (str, Prompt)) else None
     digests = configuration_digests(engine._resources, prompt)
-    async with open_source(items, options.format, id_field=options.id_field) as source, open_journal(journal) as kept:
+    work = Work(engine=engine, target=function_of(target), observations=options.observations)
+    async with (
+        open_source(items, options.format, id_field=options.id_field) as source,
+        open_journal(journal) as kept,
+        executor.open(work) as workers,
+    ):
         about = About(target=name, source=source.where, digests={**digests, "code": options.code})
-        enrollment = await kept.enroll(source, about=about, on_changed=options.on_changed)
+        # In a new journal nothing can have changed, so the first items are begun while the others are being enrolled.
+        many = None if await kept.has_items() else await source.count_if_distinct()
+        if many is None:
+            enrollment = await kept.enroll(source, about=about, on_changed=options.on_changed)
+        else:
+            enrollment = Enrollment(items=many, new=many, pending=many)
         progress = JobProgress(enrollment=enrollment)
-        job = Job(
-            engine, source, kept, target=function_of(target), options=options, progress=progress, on_event=on_event
-        )
+        job = Job(workers, source, kept, options=options, progress=progress, on_event=on_event)
         failed: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            for _ in range(options.concurrency):
-                tasks.start_soon(job._work)
+            job._start(tasks, None if many is None else about)
             try:
                 yield job
             except Exception as error:

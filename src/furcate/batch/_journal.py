@@ -7,33 +7,29 @@ import json
 import os
 import socket
 import sqlite3
-from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
-from anyio import Lock
 from attrs import frozen
 
 from furcate.batch._database import (
     Database,
     OneWriter,
-    journal_error,
     made_in_thread,
     open_for_reading,
     open_for_writing,
     telling,
 )
-from furcate.batch._enroll import RESET, OnChanged, enroll
+from furcate.batch._enroll import RESET, OnChanged, enroll, enroll_more
 from furcate.batch._items import BadItem, Item
 from furcate.batch._reading import JournalReader, holder_in
 from furcate.batch._rows import MALFORMED, About, Enrollment, Holder, ItemFailure, KeptCall
 from furcate.batch._schema import bring_up_to_date
+from furcate.batch._writer import Writer
 from furcate.primitives._errors import JournalError, MisuseError
 from furcate.primitives._usage import UNKNOWN, USAGE_FIELDS, Usage
-
-Write = Callable[[sqlite3.Connection], None]
 
 _END = f"""
 UPDATE items SET state = :state, ended = (SELECT coalesce(max(ended), 0) + 1 FROM items), failure = :failure,
@@ -58,18 +54,6 @@ class _End:
     observations: tuple[bytes, ...]
 
 
-class _Ticket:
-    """Hold one write until it is committed or has failed."""
-
-    __slots__ = ("done", "error", "withdrawn", "work")
-
-    def __init__(self, work: Write) -> None:
-        self.work = work
-        self.done = False
-        self.withdrawn = False
-        self.error: BaseException | None = None
-
-
 class Journal(JournalReader):
     """Keep the items of one job, what came of them, and what was paid for meanwhile; made by `open_journal`.
 
@@ -86,8 +70,7 @@ class Journal(JournalReader):
         super().__init__(path, database)
         self.stored = stored
         self.about = stored or About()
-        self._queue: deque[_Ticket] = deque()
-        self._turn = Lock()
+        self._writer = Writer(database)
 
     async def enroll(
         self, items: AsyncIterable[Item | BadItem], *, about: About | None = None, on_changed: OnChanged = "refuse"
@@ -113,6 +96,31 @@ class Journal(JournalReader):
         self.about = self.stored = now
         return enrollment
 
+    async def has_items(self) -> bool:
+        """Tell whether any item was enrolled so far."""
+        [found] = await self._database.run(lambda one: one.execute("SELECT EXISTS (SELECT 1 FROM items)").fetchone())
+        return bool(found)
+
+    async def enroll_more(
+        self, items: Sequence[Item | BadItem], *, position: int, about: About, where: str = "the items"
+    ) -> None:
+        """Enroll further items of an input, all of these at once; for a journal that had no items when it was begun.
+
+        Should the process end before the whole input is enrolled, the next start enrolls it by `enroll`.
+
+        Arguments:
+            items: in their order.
+            position: the place of the first one in the input, from 0 on.
+            about: what the job is.
+            where: the input, as messages name it.
+
+        Raises:
+            ItemsError: an item has the id of another one.
+            JournalError: the journal cannot be written.
+        """
+        self.about = self.stored = about
+        await enroll_more(self._database, items, about=about, position=position, where=where, now=_now())
+
     async def pending(self, items: Sequence[Item | BadItem]) -> tuple[Item, ...]:
         """Give those of some items that are to be done, in their order.
 
@@ -128,7 +136,7 @@ class Journal(JournalReader):
             JournalError: it is not in the journal, or the journal cannot be written.
             MisuseError: it is not pending.
         """
-        await self._write(partial(_begin, name=item_id, path=self.path, now=_now()))
+        await self._writer.write(partial(_begin, name=item_id, path=self.path, now=_now()))
 
     async def finish(
         self,
@@ -155,7 +163,7 @@ class Journal(JournalReader):
         if b"\n" in result or b"\r" in result:
             raise MisuseError("the result is not on one line; encode it by furcate.batch.encode")
         end = _End(result, None, usage, tuple(observations))
-        await self._write(partial(self._end, name=item_id, end=end, forget=None if not keep_calls else ()))
+        await self._writer.write(partial(self._end, name=item_id, end=end, forget=None if not keep_calls else ()))
 
     async def fail(
         self,
@@ -180,7 +188,7 @@ class Journal(JournalReader):
             MisuseError: it is not pending.
         """
         end = _End(None, error, usage, tuple(observations))
-        await self._write(partial(self._end, name=item_id, end=end, forget=tuple(forget_calls)))
+        await self._writer.write(partial(self._end, name=item_id, end=end, forget=tuple(forget_calls)))
 
     async def retry(self, kinds: Iterable[str] | None = None) -> int:
         """Let failed items of the input be done again, and give how many; those that cannot be read stay failed.
@@ -193,7 +201,7 @@ class Journal(JournalReader):
         """
         counted: list[int] = []
         chosen = None if kinds is None else tuple(kinds)
-        await self._write(lambda connection: counted.append(_retry(connection, chosen)))
+        await self._writer.write(lambda connection: counted.append(_retry(connection, chosen)))
         return counted[-1]
 
     async def observe(self, item_id: str, data: bytes) -> None:
@@ -202,7 +210,7 @@ class Journal(JournalReader):
         Raises:
             JournalError: the item is not in the journal, or the journal cannot be written.
         """
-        await self._write(partial(_observe, name=item_id, data=data, path=self.path))
+        await self._writer.write(partial(_observe, name=item_id, data=data, path=self.path))
 
     async def observations(self, item_id: str) -> tuple[bytes, ...]:
         """Give the observations about an item, in their order."""
@@ -216,7 +224,7 @@ class Journal(JournalReader):
         Raises:
             JournalError: the item is not in the journal, or the journal cannot be written.
         """
-        await self._write(partial(_keep_call, name=item_id, call=call, path=self.path))
+        await self._writer.write(partial(_keep_call, name=item_id, call=call, path=self.path))
 
     async def calls(self, item_id: str) -> tuple[KeptCall, ...]:
         """Give the kept calls of an item, in the order in which they were answered."""
@@ -230,7 +238,7 @@ class Journal(JournalReader):
         Raises:
             JournalError: the item is not in the journal, or the journal cannot be written.
         """
-        await self._write(partial(_drop_calls, name=item_id, path=self.path))
+        await self._writer.write(partial(_drop_calls, name=item_id, path=self.path))
 
     def _end(
         self,
@@ -266,58 +274,6 @@ class Journal(JournalReader):
             return
         places = [(number, *place) for place in forget]
         connection.executemany("DELETE FROM calls WHERE number = ? AND run_id = ? AND attempt = ?", places)
-
-    async def _write(self, work: Write) -> None:
-        """Have something written, and return once it is committed."""
-        ticket = _Ticket(work)
-        self._queue.append(ticket)
-        try:
-            # Whoever has the turn commits for all who wait for it.
-            async with self._turn:
-                while not ticket.done:
-                    await self._database.run(self._commit)
-        finally:
-            ticket.withdrawn = True
-        if ticket.error is not None:
-            raise ticket.error
-
-    def _commit(self, connection: sqlite3.Connection) -> None:
-        """Commit all that waits; runs in a worker thread."""
-        batch: list[_Ticket] = []
-        while self._queue:
-            ticket = self._queue.popleft()
-            if not ticket.withdrawn:
-                batch.append(ticket)
-        if not batch:
-            return
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            for ticket in batch:
-                self._try(connection, ticket)
-            connection.execute("COMMIT")
-        except BaseException as error:
-            # Each caller is told by an error of its own, since each adds its own traceback.
-            for ticket in batch:
-                ticket.error = journal_error(error, self.path) or error
-        finally:
-            # A full disk may have rolled it back already.
-            with suppress(sqlite3.Error):
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-            for ticket in batch:
-                ticket.done = True
-
-    def _try(self, connection: sqlite3.Connection, ticket: _Ticket) -> None:
-        """Write one of a batch; what is wrong with it alone does not touch the others."""
-        connection.execute("SAVEPOINT one")
-        try:
-            ticket.work(connection)
-        except Exception as error:
-            if isinstance(error, sqlite3.Error) and journal_error(error, self.path) is not None:
-                raise
-            connection.execute("ROLLBACK TO one")
-            ticket.error = error
-        connection.execute("RELEASE one")
 
 
 def _now() -> float:

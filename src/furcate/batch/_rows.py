@@ -146,16 +146,16 @@ class Enrollment:
         failed: how many have failed, the malformed ones included.
     """
 
-    items: int
-    new: int
-    malformed: int
-    changed: int
-    outdated: int
-    redone: int
-    gone: int
-    pending: int
-    finished: int
-    failed: int
+    items: int = 0
+    new: int = 0
+    malformed: int = 0
+    changed: int = 0
+    outdated: int = 0
+    redone: int = 0
+    gone: int = 0
+    pending: int = 0
+    finished: int = 0
+    failed: int = 0
 
 
 @frozen(kw_only=True)

@@ -1,0 +1,79 @@
+"""Items worked on in this process, by the engine of whoever opened the job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from attrs import frozen
+
+from furcate.admission import Share
+from furcate.batch._call_log import ItemCalls
+from furcate.batch._executor import Hearing, ItemEnd, ItemTask, Work
+from furcate.batch._kept import Keeper
+from furcate.batch._rows import encode
+from furcate.batch._target import ItemJob, failure_of
+from furcate.groups import Group
+from furcate.orchestrator._priming import priming
+from furcate.primitives._errors import FurcateError
+from furcate.primitives._observations import Listener
+
+_log = logging.getLogger("furcate")
+
+
+@frozen
+class InProcess:
+    """Work on the items of a job in this process, on the event loop of whoever opened it."""
+
+    @asynccontextmanager
+    async def open(self, work: Work, /) -> AsyncIterator[_Here]:
+        """Give who works on items."""
+        yield _Here(work)
+
+
+@frozen
+class _Here:
+    """Work on items with one engine."""
+
+    work: Work
+
+    async def run(self, task: ItemTask, hearing: Hearing, /) -> ItemEnd:
+        """Work on one item."""
+        return await work_on(task, self.work, hearing)
+
+
+async def work_on(task: ItemTask, work: Work, hearing: Hearing) -> ItemEnd:
+    """Work on one item with all its branches, and give its end.
+
+    Arguments:
+        task: the item.
+        work: what is done with it.
+        hearing: told what goes on meanwhile.
+
+    Raises:
+        JournalError: an answered call could not be kept, or cannot be read.
+
+    Cancelled, it closes what is running, and the item has no end.
+    """
+    item = task.item
+    calls = None if task.calls is None else ItemCalls(task.calls, hearing.keep, path=task.path)
+    keeper = Keeper(work.observations)
+    group = Group(item.id)
+    observers: list[Listener] = [group, keeper]
+    if hearing.on_event is not None:
+        observers.append(hearing.on_event)
+    engine = work.engine._for_work(Share(), calls, observers)
+    job = ItemJob(engine=engine, group=group, item_id=item.id, line=item.line)
+    try:
+        # Items that begin alike, up to a cache hint, let one of them read that first.
+        with priming():
+            value = await work.target(item.value, job)
+        result = encode(value)
+    except Exception as error:
+        failure = failure_of(error)
+        if not isinstance(error, FurcateError):
+            _log.warning("item %s (line %d) failed: %s", item.id, item.line, failure.message, exc_info=error)
+        forget = calls.failed() if calls is not None else ()
+        return ItemEnd(error=failure, usage=keeper.usage, observations=tuple(keeper.lines), forget_calls=forget)
+    return ItemEnd(result=result, usage=keeper.usage, observations=tuple(keeper.lines))
