@@ -29,6 +29,7 @@ IMPORTS_INSIDE = {
     # What a program may never use, and what takes long to load: dialects that it does not speak, telemetry.
     "dialects/_table.py",
     "observers/__init__.py",
+    "batch/cluster/_executors.py",
     "_observing.py",
     "__init__.py",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from math import inf
 from types import TracebackType
@@ -10,6 +11,7 @@ import anyio
 import anyio.lowlevel
 
 from furcate.admission._ledger import AdmissionStatistics, Ledger
+from furcate.admission._portion import Need, Portion, Standing
 from furcate.admission._queue import Share
 
 
@@ -62,6 +64,8 @@ class Gate:
             tokens_per_minute=tokens_per_minute,
         )
         self._loop: anyio.lowlevel.EventLoopToken | None = None
+        self._tell: Callable[[], None] | None = None
+        self._told = Standing()
 
     def lease(
         self, *, front: bool = False, tokens: float = 0, share: Share | None = None
@@ -99,9 +103,40 @@ class Gate:
         self._wake(())
         return longer
 
+    def obey(self, portion: Portion | None) -> None:
+        """Keep to a portion of the backend, since other workers use it too; whoever holds a place keeps it.
+
+        A worker obeys `Portion.nothing` when it joins, before it admits anybody, and then each portion as it comes.
+        None ends that: all places are there again.
+
+        Raises:
+            RuntimeError: no event loop runs here.
+        """
+        self._keep_to_this_clock()
+        self._wake(self._ledger.obey(portion, now_s=anyio.current_time()))
+
+    def need(self) -> Need:
+        """Tell what those who share the backend with others have to know of this worker.
+
+        Outside its event loop, times are those of the latest moment that the gate knows of.
+        """
+        return self._ledger.need(_now_s() if _loop() == self._loop else -inf)
+
+    def watch(self, tell: Callable[[], None] | None) -> None:
+        """Say who is told when `need` has something that others should not have to wait for.
+
+        That is a wait hint of the server, somebody who waits where nobody did or for want of an allowance, a place
+        above the portion that came back, and the end of all work. It is told once for each.
+
+        Arguments:
+            tell: called in the step in which it happens: it must be quick, raise nothing, and leave the gate alone.
+                None ends that.
+        """
+        self._tell, self._told = tell, self._ledger.standing
+
     @property
     def limit(self) -> int:
-        """How many places may be held now, from 1 to the capacity."""
+        """How many places may be held now, from 1 to the capacity, or 0 where other workers have all of them."""
         return self._ledger.limit
 
     @property
@@ -147,6 +182,10 @@ class Gate:
         for ticket in tickets:
             ticket.granted = True
             ticket.turned.set()
+        if self._tell is not None:
+            before, self._told = self._told, self._ledger.standing
+            if self._told.is_news_after(before):
+                self._tell()
         # Only the first of the queue keeps an eye on the clock: a thousand timers would all ring for one place.
         following = self._ledger.next_up()
         if following is None:

@@ -10,6 +10,8 @@ import attrs
 from attrs import field, frozen
 
 from furcate.admission._limit import AdaptiveLimit
+from furcate.admission._portion import Need, Portion, Standing
+from furcate.admission._purse import Purse
 from furcate.admission._queue import Queue, Share
 from furcate.admission._rate import Allowance
 from furcate.primitives._checks import check_whole
@@ -25,7 +27,8 @@ class AdmissionStatistics:
         capacity: how many places there are.
         in_use: how many are held.
         waiting: how many wait for one, or for a pause or an allowance that holds them up.
-        limit: how many places may be held now, from 1 to the capacity; just lowered, it may be less than are held.
+        limit: how many places may be held now, from 1 to the capacity, or 0 where other workers have all of them; just
+            lowered, it may be less than are held.
         paused_s: for how long nobody is admitted, in seconds; 0 where nothing holds the backend up.
         requests_left: what is left of the requests for a minute; None without such a limit.
         tokens_left: what is left of the tokens for a minute, below 0 where more was used than had been estimated; None
@@ -87,8 +90,15 @@ class Ledger(Generic[TicketT]):
         check_whole("capacity", capacity, 1)
         self._adaptive = adaptive
         self._limit = AdaptiveLimit(capacity=capacity, places=capacity)
-        self._requests = _allowance("requests_per_minute", requests_per_minute)
-        self._tokens = _allowance("tokens_per_minute", tokens_per_minute)
+        self._per_minute = (requests_per_minute, tokens_per_minute)
+        self._requests: Allowance | Purse | None = _allowance("requests_per_minute", requests_per_minute)
+        self._tokens: Allowance | Purse | None = _allowance("tokens_per_minute", tokens_per_minute)
+        # The number of the portion that is kept to, and its places; None, and all, where no other worker shares.
+        self._obeyed: int | None = None
+        self._lent = capacity
+        # What the server itself asked for; the pause may be longer, since other workers were told of one.
+        self._hinted_until_s = -inf
+        self._hints = 0
         self._now_s = -inf
         self._paused_until_s = -inf
         self._holders: dict[TicketT, _Held] = {}
@@ -173,7 +183,8 @@ class Ledger(Generic[TicketT]):
         """
         held = self._held(ticket)
         if self._adaptive:
-            self._limit = self._limit.throttled(held.episode)
+            # A limit that the portion never let anybody reach says nothing: what was in use was too much.
+            self._limit = self._limit.throttled(held.episode, usable=max(len(self._holders), self.limit))
 
     def begin_again(self, ticket: TicketT, *, tokens: float = 0) -> None:
         """Note that a holder sends a further request. It goes out at once, and the allowances may fall below zero.
@@ -199,7 +210,7 @@ class Ledger(Generic[TicketT]):
         held = self._held(ticket)
         if self._tokens is None:
             return ()  # nobody counts them
-        self._take(0, tokens - held.tokens)
+        self._tokens = self._tokens.amend(tokens - held.tokens)
         self._holders[ticket] = attrs.evolve(held, tokens=tokens)
         return self.grant(now_s)
 
@@ -210,14 +221,82 @@ class Ledger(Generic[TicketT]):
             Whether it is later than what held so far.
         """
         longer = until_s > self._paused_until_s
-        self._paused_until_s = max(until_s, self._paused_until_s)
+        if longer:
+            self._paused_until_s = self._hinted_until_s = until_s
+            self._hints += 1
         return longer
+
+    def obey(self, portion: Portion | None, *, now_s: float = 0.0) -> tuple[TicketT, ...]:
+        """Keep to a portion, since other workers use the backend too; whoever holds a place keeps it.
+
+        What was begun and used is counted anew from a portion with number 0, which `Portion.nothing` gives, and from
+        the first one where there was no such. A number that is not higher than the one obeyed changes nothing.
+
+        Arguments:
+            portion: what may be done. None ends the sharing: all places are there again, and allowances begin empty,
+                since the others may have used them up.
+            now_s: the moment.
+        """
+        self._advance(now_s)
+        if portion is None:
+            self._leave()
+        elif self._obeyed is None or portion.number == 0:
+            self._join()
+        elif portion.number <= self._obeyed:
+            return ()
+        if portion is not None:
+            self._obeyed, self._lent = portion.number, portion.places
+            if isinstance(self._requests, Purse) and isinstance(self._tokens, Purse):
+                self._requests = self._requests.given(portion.requests)
+                self._tokens = self._tokens.given(portion.tokens)
+            if portion.paused_s > 0:
+                self._paused_until_s = max(self._paused_until_s, self._now_s + portion.paused_s)
+        return self.grant(now_s)
+
+    def need(self, now_s: float) -> Need:
+        """Tell what those who share the backend with others have to know of this worker."""
+        self._advance(now_s)
+        need = Need(
+            obeyed=self._obeyed or 0,
+            in_use=len(self._holders),
+            waiting=len(self._returning) + len(self._arriving),
+            paused_s=max(0.0, self._hinted_until_s - self._now_s),
+            pauses=self._hints,
+        )
+        if not (isinstance(self._requests, Purse) and isinstance(self._tokens, Purse)):
+            return need
+        head = (self._returning or self._arriving).head()
+        begun, tokens = round(self._requests.used), self._tokens.used
+        # A look at all who wait would take long where they are many; what has begun was much like them.
+        ahead = 0.0 if head is None else head[1] + (need.waiting - 1) * (tokens / begun if begun else head[1])
+        return attrs.evolve(
+            need,
+            requests=begun,
+            tokens=tokens,
+            tokens_returned=self._tokens.returned,
+            tokens_next=0.0 if head is None else head[1],
+            tokens_waiting=ahead,
+        )
+
+    @property
+    def standing(self) -> Standing:
+        """What others who share the backend should hear of at once."""
+        following = self.next_up()
+        queued = bool(self._returning or self._arriving)
+        return Standing(
+            pauses=self._hints,
+            queued=queued,
+            short=following is not None and following[1] == inf,
+            above=max(0, len(self._holders) - self._lent),
+            idle=not queued and not self._holders,
+        )
 
     def rebase(self, now_s: float) -> None:
         """Go on with another clock: what was to be waited for at the latest moment of the old one is still to be."""
         if self._now_s > -inf:
             self._paused_until_s += now_s - self._now_s
-        self._requests, self._tokens = (one and attrs.evolve(one, at_s=now_s) for one in (self._requests, self._tokens))
+            self._hinted_until_s += now_s - self._now_s
+        self._requests, self._tokens = (one and one.rebased(now_s) for one in (self._requests, self._tokens))
         self._now_s = now_s
 
     def grant(self, now_s: float) -> tuple[TicketT, ...]:
@@ -225,7 +304,7 @@ class Ledger(Generic[TicketT]):
         self._advance(now_s)
         granted: list[TicketT] = []
         while (
-            len(self._holders) < self._limit.places
+            len(self._holders) < self.limit
             and (head := (queue := self._returning or self._arriving).head()) is not None
             and self._held_up_s(head[1]) <= self._now_s
         ):
@@ -237,7 +316,7 @@ class Ledger(Generic[TicketT]):
 
     def next_up(self) -> tuple[TicketT, float] | None:
         """Give the first of the queue and the moment that it waits for; None where it waits for a place, or nobody."""
-        if len(self._holders) >= self._limit.places:
+        if len(self._holders) >= self.limit:
             return None
         head = (self._returning or self._arriving).head()
         return (head[0], self._held_up_s(head[1])) if head is not None else None
@@ -245,7 +324,7 @@ class Ledger(Generic[TicketT]):
     @property
     def limit(self) -> int:
         """How many places may be held now."""
-        return self._limit.places
+        return self._limit.places if self._obeyed is None else min(self._limit.places, self._lent)
 
     def paused_s(self, now_s: float) -> float:
         """Tell for how long nobody is admitted, in seconds; 0 where nothing holds the backend up."""
@@ -258,11 +337,26 @@ class Ledger(Generic[TicketT]):
             capacity=self._limit.capacity,
             in_use=len(self._holders),
             waiting=len(self._returning) + len(self._arriving),
-            limit=self._limit.places,
+            limit=self.limit,
             paused_s=self.paused_s(now_s),
-            requests_left=None if self._requests is None else self._requests.left,
-            tokens_left=None if self._tokens is None else self._tokens.left,
+            requests_left=_left(self._requests),
+            tokens_left=_left(self._tokens),
         )
+
+    def _join(self) -> None:
+        requests, tokens = self._per_minute
+        self._requests = Purse(per_minute=inf if requests is None else requests)
+        self._tokens = Purse(per_minute=inf if tokens is None else tokens)
+        # What was begun before is on nobody's account here: where it comes to be known, it counts in full.
+        self._holders = {ticket: attrs.evolve(held, tokens=0) for ticket, held in self._holders.items()}
+
+    def _leave(self) -> None:
+        if self._obeyed is None:
+            return
+        requests, tokens = self._per_minute
+        self._requests = None if requests is None else Allowance(per_minute=requests, left=0.0, at_s=self._now_s)
+        self._tokens = None if tokens is None else Allowance(per_minute=tokens, left=0.0, at_s=self._now_s)
+        self._obeyed, self._lent = None, self._limit.capacity
 
     def _held(self, ticket: TicketT) -> _Held:
         held = self._holders.get(ticket)
@@ -287,6 +381,10 @@ class Ledger(Generic[TicketT]):
             self._requests = self._requests.take(requests)
         if self._tokens is not None:
             self._tokens = self._tokens.take(tokens)
+
+
+def _left(allowance: Allowance | Purse | None) -> float | None:
+    return None if allowance is None or allowance.left == inf else allowance.left
 
 
 def _allowance(name: str, per_minute: int | None) -> Allowance | None:

@@ -38,12 +38,14 @@ class AdaptiveLimit:
             return attrs.evolve(self, successes=self.successes + 1)
         return attrs.evolve(self, places=self.places + 1, successes=0)
 
-    def throttled(self, episode: int) -> AdaptiveLimit:
+    def throttled(self, episode: int, *, usable: int | None = None) -> AdaptiveLimit:
         """Give the limit after a server said that it is asked too much.
 
         Args:
             episode: the limit's episode when that request was begun.
+            usable: how many places there were to use, where something else than this limit may have bound them.
         """
         if episode != self.episode:
             return self
-        return attrs.evolve(self, places=max(1, self.places // 2), successes=0, episode=self.episode + 1)
+        places = self.places if usable is None else min(self.places, usable)
+        return attrs.evolve(self, places=max(1, places // 2), successes=0, episode=self.episode + 1)

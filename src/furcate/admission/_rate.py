@@ -35,11 +35,20 @@ class Allowance:
         if now_s <= self.at_s:
             return self
         refilled = self.left + (now_s - self.at_s) * self.per_minute / 60
-        return attrs.evolve(self, left=min(self.per_minute, refilled), at_s=now_s)
+        return Allowance(per_minute=self.per_minute, left=min(self.per_minute, refilled), at_s=now_s)
 
     def take(self, amount: float) -> Allowance:
         """Use an amount, or give one back where it is negative. It may be more than is left."""
-        return attrs.evolve(self, left=min(self.per_minute, self.left - amount))
+        left = min(self.per_minute, self.left - amount)
+        return Allowance(per_minute=self.per_minute, left=left, at_s=self.at_s)
+
+    def amend(self, difference: float) -> Allowance:
+        """Note by how much more was used than had been taken, or less where it is negative."""
+        return self.take(difference)
+
+    def rebased(self, now_s: float) -> Allowance:
+        """Give the allowance as it is, at a moment on another clock."""
+        return attrs.evolve(self, at_s=now_s)
 
     def suffices(self, amount: float) -> bool:
         """Tell whether an amount is left. One that is larger than the whole needs the whole, not more."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from furcate.batch._enroll import OnChanged
+from furcate.batch._executor import Executor, Hearing, ItemEnd, ItemTask, Work, Workers
 from furcate.batch._export import line_of, write_rows
 from furcate.batch._formats import Format
+from furcate.batch._in_process import InProcess
 from furcate.batch._items import BadItem, Item, Source, open_source
 from furcate.batch._job import ItemOutcome, Job, JobOptions, JobProgress, open_job
 from furcate.batch._journal import Journal, open_journal
@@ -26,13 +28,18 @@ __all__ = (
     "About",
     "BadItem",
     "Enrollment",
+    "Executor",
     "Format",
+    "Hearing",
     "Holder",
+    "InProcess",
     "Item",
+    "ItemEnd",
     "ItemFailure",
     "ItemJob",
     "ItemOutcome",
     "ItemState",
+    "ItemTask",
     "Job",
     "JobOptions",
     "JobProgress",
@@ -45,6 +52,8 @@ __all__ = (
     "Source",
     "Status",
     "Target",
+    "Work",
+    "Workers",
     "encode",
     "line_of",
     "open_job",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import field, frozen
 
@@ -24,11 +24,17 @@ class Work:
         engine: runs the requests; it is open.
         target: what is done.
         observations: whether what is observed of each item's runs comes back with its end.
+        events: whether anybody listens while items are worked on.
+        concurrency: how many items are worked on at once.
+        job: a name that each start of the job has, and no other job.
     """
 
     engine: Engine = field(repr=False)
     target: Target
     observations: bool = True
+    events: bool = True
+    concurrency: int = 1
+    job: str = ""
 
 
 @frozen(kw_only=True)
@@ -74,12 +80,17 @@ class Hearing:
         on_event: told what is observed of its runs; None where nobody wants it.
     """
 
-    keep: Callable[[KeptCall], Awaitable[None]]
+    keep: Callable[[KeptCall], Coroutine[Any, Any, None]]
     on_event: Callable[[Observation], None] | None = None
 
 
 class Workers(Protocol):
     """Work on items while the block of their executor lasts."""
+
+    @property
+    def members(self) -> Mapping[str, int]:
+        """How many items each worker has at this moment, by the worker's name; empty where there are no such."""
+        ...
 
     async def run(self, task: ItemTask, hearing: Hearing, /) -> ItemEnd:
         """Have one item worked on, and give its end; a failure of the item is an end like any other.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from attrs import frozen
@@ -37,6 +37,11 @@ class _Here:
     """Work on items with one engine."""
 
     work: Work
+
+    @property
+    def members(self) -> Mapping[str, int]:
+        """Nobody but this process."""
+        return {}
 
     async def run(self, task: ItemTask, hearing: Hearing, /) -> ItemEnd:
         """Work on one item."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from math import inf
+from hashlib import sha256
 from typing import Literal, TypeAlias, get_args
 
 import anyio
@@ -18,6 +18,7 @@ from attrs.validators import in_, instance_of, optional
 
 from furcate.batch._enroll import OnChanged
 from furcate.batch._executor import Executor, Hearing, ItemEnd, ItemTask, Work, Workers
+from furcate.batch._feed import AHEAD, Enrolled, Feed
 from furcate.batch._formats import Format
 from furcate.batch._in_process import InProcess
 from furcate.batch._items import BadItem, Item, Items, Source, open_source
@@ -27,14 +28,15 @@ from furcate.batch._target import Target, function_of, target_name
 from furcate.orchestrator._config_digests import configuration_digests
 from furcate.orchestrator._engine import Engine
 from furcate.primitives._checks import check_instance, whole
+from furcate.primitives._errors import WorkerLostError
 from furcate.primitives._json import Plain
 from furcate.primitives._observations import Observation
 from furcate.primitives._resources import Prompt
 from furcate.primitives._usage import UNKNOWN, Usage
 
-_AHEAD = 64
-"""How many items are looked up at a time."""
 _ENROLLED_AT_ONCE = 500
+_TRIES = 3
+"""At how many workers an item is tried, should they be lost while they have it."""
 
 OnEvent: TypeAlias = Callable[[str, Observation], None]
 """Is told an item's id, and what was observed of one of its runs."""
@@ -153,8 +155,8 @@ class Job:
         self._options = options
         self._progress = progress
         self._on_event = on_event
-        self._enrolled = _Enrolled()
-        self._feed = _Feed(source, journal, self._enrolled)
+        self._enrolled = Enrolled()
+        self._feed = Feed(source, journal, self._enrolled)
         self._begun = 0
         self._active = 0
         self._scopes: set[anyio.CancelScope] = set()
@@ -171,6 +173,11 @@ class Job:
     def progress(self) -> JobProgress:
         """How far the job is."""
         return self._progress
+
+    @property
+    def workers(self) -> Mapping[str, int]:
+        """How many items each worker of a cluster has, by its name; empty where items are worked on in this process."""
+        return self._workers.members
 
     def drain(self) -> None:
         """Begin no more items; those that have begun are worked on to their end."""
@@ -244,7 +251,7 @@ class Job:
 
     async def _enroll(self, about: About) -> None:
         """Bring the items into the journal while the first of them are worked on already."""
-        position, most = 0, _AHEAD
+        position, most = 0, AHEAD
         items = aiter(self._source)
         more: list[Item | BadItem] = []
         while True:
@@ -277,14 +284,24 @@ class Job:
         journal = self._journal
         on_event = None if self._on_event is None else partial(self._on_event, item.id)
         hearing = Hearing(keep=partial(journal.keep_call, item.id), on_event=on_event)
-        calls = await journal.calls(item.id) if self._options.replay else None
-        await journal.begin(item.id)
         self._progress = evolve(self._progress, running=self._progress.running + 1)
         try:
-            end = await self._workers.run(ItemTask(item=item, calls=calls, path=journal.path), hearing)
-            return await self._keep(item, end)
+            return await self._keep(item, await self._run(item, hearing))
         finally:
             self._progress = evolve(self._progress, running=self._progress.running - 1)
+
+    async def _run(self, item: Item, hearing: Hearing) -> ItemEnd:
+        """Have an item worked on, and tried again where its worker is lost meanwhile, which may be the item's doing."""
+        journal = self._journal
+        for tried in range(1, _TRIES + 1):
+            calls = await journal.calls(item.id) if self._options.replay else None
+            await journal.begin(item.id)
+            try:
+                return await self._workers.run(ItemTask(item=item, calls=calls, path=journal.path), hearing)
+            except WorkerLostError as error:
+                if tried == _TRIES:
+                    return ItemEnd(error=ItemFailure("worker_lost", f"{error}, the {tried}th that had this item"))
+        raise AssertionError("unreachable")
 
     async def _keep(self, item: Item, end: ItemEnd) -> ItemOutcome:
         journal, usage, seen = self._journal, end.usage, end.observations
@@ -313,53 +330,9 @@ class Job:
             self._progress = evolve(self._progress, ended=why)
 
 
-class _Enrolled:
-    """Tell up to where an input is in the journal."""
-
-    def __init__(self) -> None:
-        self._count = 0.0
-        self._further = anyio.Event()
-
-    def reach(self, count: float) -> None:
-        """Tell that so many items are."""
-        self._count = count
-        self._further.set()
-        self._further = anyio.Event()
-
-    def end(self) -> None:
-        """Tell that all of them are."""
-        self.reach(inf)
-
-    async def wait(self, count: int) -> None:
-        """Wait until so many are, or all of them."""
-        while self._count < count:
-            await self._further.wait()
-
-
-class _Feed:
-    """Give the items that are to be done, in the order of the input, with a few looked up ahead."""
-
-    def __init__(self, source: Source, journal: Journal, enrolled: _Enrolled) -> None:
-        self._items = aiter(source)
-        self._enrolled = enrolled
-        self._taken = 0
-        self._journal = journal
-        self._ready: deque[Item] = deque()
-        self._ended = False
-        self._turn = anyio.Lock()
-
-    async def next(self) -> Item | None:
-        """Give the next item that is to be done; None after the last."""
-        async with self._turn:
-            while not self._ready and not self._ended:
-                ahead: list[Item | BadItem] = []
-                while len(ahead) < _AHEAD and (item := await anext(self._items, None)) is not None:
-                    ahead.append(item)
-                self._ended = len(ahead) < _AHEAD
-                self._taken += len(ahead)
-                await self._enrolled.wait(self._taken)
-                self._ready.extend(await self._journal.pending(ahead))
-            return self._ready.popleft() if self._ready else None
+def _job_name(journal: str | os.PathLike[str]) -> str:
+    """Name a job by where its journal is: nobody else can run it at the same time."""
+    return sha256(f"{socket.gethostname()}\0{os.path.realpath(journal)}".encode()).hexdigest()[:16]
 
 
 @asynccontextmanager
@@ -403,7 +376,14 @@ async def open_job(
         engine.inspect_prompt(target)
     prompt = target if isinstance(target, (str, Prompt)) else None
     digests = configuration_digests(engine._resources, prompt)
-    work = Work(engine=engine, target=function_of(target), observations=options.observations)
+    work = Work(
+        engine=engine,
+        target=function_of(target),
+        observations=options.observations,
+        events=on_event is not None or engine._is_heard,
+        concurrency=options.concurrency,
+        job=_job_name(journal),
+    )
     async with (
         open_source(items, options.format, id_field=options.id_field) as source,
         open_journal(journal) as kept,

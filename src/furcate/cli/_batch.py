@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import click
 from attrs import frozen
 
 from furcate.batch import JobOptions
+from furcate.batch._target import target_name
 from furcate.cli._batch_dry import rehearse
 from furcate.cli._batch_journal import failures, results, retry, status
 from furcate.cli._batch_running import Assignment, Running
 from furcate.cli._batch_target import Aim, file_of
+from furcate.cli._batch_where import executor_for
 from furcate.cli._files import check_target, files_of, is_same
 from furcate.cli._kept import Keeping, Kept, keeping_options
 from furcate.cli._loop import Interruption, run_on
@@ -77,6 +80,8 @@ class _Chosen:
     help="Where finished items are kept. [default: beside ITEMS, with the suffix .journal]",
 )
 @click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="Items at once.")
+@click.option("--on", "where", metavar="CLUSTER", help="Work there: dask, dask://HOST:PORT, ray or ray://HOST:PORT.")
+@click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes of --on. [default: one for a core]")
 @click.option("--results", type=click.Path(path_type=Path), metavar="FILE", help="Where results go. [default: stdout]")
 @click.option(
     "--order",
@@ -120,6 +125,7 @@ def start(words: tuple[str, ...], config: Path | None, loop: str, **given: Any) 
     """
     messages: tuple[str, ...] = given.pop("messages")
     target, items = _words(words, messages)
+    executor = executor_for(given.pop("where"), given.pop("workers"))
     setup = choose(config)
     aim = Aim(name=target, messages=messages, system=given.pop("system"), profile=given.pop("profile"))
     doing = aim.find(setup)
@@ -136,10 +142,13 @@ def start(words: tuple[str, ...], config: Path | None, loop: str, **given: Any) 
         order="items" if chosen.order == "items" else "ends",
         fail_fast=chosen.fail_fast,
         failed_status=chosen.failed_status,
+        executor=executor,
     )
     if chosen.dry_run:
         return _rehearse(assignment, loop)
     _check_files(assignment, keeping)
+    if executor is not None and keeping.record_content:
+        raise RequestError("--record-content records what is said in this process; with --on, nothing is said here")
     return _run(assignment, keeping, loop)
 
 
@@ -191,7 +200,7 @@ def _run(assignment: Assignment, keeping: Keeping, loop: str) -> int:
     running = Running(assignment)
     kept = Kept(keeping, assignment.setup.resources.otel)
     engine = assignment.setup.engine([*kept.observers, running.view])
-    with kept:
+    with kept, kept.job(target_name(assignment.doing)) if assignment.executor else nullcontext():
         ended = run_on(loop, lambda interruption: running.run(engine, interruption), heeded=_HEEDED)
     return kept.conclude(ended)
 

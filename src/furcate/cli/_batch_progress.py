@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import anyio
 
@@ -91,6 +91,7 @@ class Progress:
         self._ends = Recent(_END_S, 0.0)
         self._backends: dict[str, Traffic] = {}
         self._runs: dict[str, str] = {}
+        self._workers: Mapping[str, int] = {}
 
     def begin(self, job: JobProgress, kinds: Iterable[tuple[str, int]]) -> None:
         """Take the state in which a job begins.
@@ -125,9 +126,10 @@ class Progress:
         if outcome.error is not None:
             self.kinds[outcome.error.kind] += 1
 
-    def now(self, job: JobProgress) -> None:
-        """Take how far the job is."""
+    def now(self, job: JobProgress, workers: Mapping[str, int] | None = None) -> None:
+        """Take how far the job is, and how many items each of its workers has, where it has such."""
         self._job = job
+        self._workers = workers or {}
 
     def lines(self, now_s: float, last: bool) -> Iterator[str]:
         """Say how far the job is, as lines of which two spaces end the beginning.
@@ -151,6 +153,8 @@ class Progress:
         if failed:
             yield f"failed  {kinds_told(self.kinds)}"
         if not last:
+            if self._workers:
+                yield f"workers  {workers_told(self._workers)}"
             for name, traffic in self._backends.items():
                 yield f"{name}  {_told(traffic, now_s)}"
 
@@ -192,6 +196,16 @@ def kinds_told(kinds: Counter[str]) -> str:
     told = [f"{count:,} {kind}" for kind, count in kinds.most_common(_MOST_KINDS)]
     more = kinds.total() - sum(count for _, count in kinds.most_common(_MOST_KINDS))
     return " · ".join([*told, *([f"{more:,} of other kinds"] if more else [])])
+
+
+def workers_told(workers: Mapping[str, int]) -> str:
+    """Say how many workers there are, and what they have to do."""
+    idle = sum(not items for items in workers.values())
+    facts = [f"{len(workers):,} connected"]
+    facts += [f"{idle:,} idle"] if idle else []
+    least, most = min(workers.values()), max(workers.values())
+    facts.append(f"{least} to {most} items each" if least < most else f"{most} items each")
+    return " · ".join(facts)
 
 
 def _told(traffic: Traffic, now_s: float) -> str:

@@ -12,7 +12,18 @@ from pathlib import Path
 import anyio
 from attrs import field, frozen
 
-from furcate.batch import About, Enrollment, Job, JobOptions, JobProgress, Order, open_job, read_journal
+from furcate.batch import (
+    About,
+    Enrollment,
+    Executor,
+    InProcess,
+    Job,
+    JobOptions,
+    JobProgress,
+    Order,
+    open_job,
+    read_journal,
+)
 from furcate.batch._items import Items
 from furcate.batch._target import target_name
 from furcate.cli._batch_progress import Progress, kinds_told
@@ -45,6 +56,7 @@ class Assignment:
         order: in which order they go there.
         fail_fast: whether the first failure ends the job.
         failed_status: the exit status where items have failed.
+        executor: where items are worked on; None is this process.
     """
 
     setup: Setup
@@ -56,6 +68,7 @@ class Assignment:
     order: Order = "ends"
     fail_fast: bool = False
     failed_status: int = FAILED
+    executor: Executor | None = None
 
 
 class Running:
@@ -84,7 +97,7 @@ class Running:
 
     def _above(self, now_s: float, last: bool) -> tuple[str, ...]:
         if self._job is not None:
-            self._progress.now(self._job.progress)
+            self._progress.now(self._job.progress, self._job.workers)
         return tuple(self._progress.lines(now_s, last))
 
     async def run(self, engine: Engine, interruption: Interruption) -> int:
@@ -116,6 +129,7 @@ class Running:
                 journal=given.journal,
                 options=given.options,
                 on_event=self._progress.on_event,
+                executor=given.executor or InProcess(),
             ) as job:
                 yield job
         except JournalError as error:

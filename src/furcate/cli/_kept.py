@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -96,6 +96,14 @@ class Kept:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open.close()
+
+    def job(self, target: str) -> AbstractContextManager[None]:
+        """Give the block in which a job on a cluster runs, whose workers' traces link to it.
+
+        Arguments:
+            target: what it does with its items.
+        """
+        return self._telemetry.job(target)
 
     def conclude(self, status: int) -> int:
         """Tell what was lost, once the block is left, and give the exit status.

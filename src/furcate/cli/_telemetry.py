@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import TracebackType
 
 from furcate.observers._otel import OTelObserver
@@ -49,6 +49,10 @@ class Telemetry:
         """Take one observation."""
         if self._observer is not None:
             self._observer.on_event(event)
+
+    def job(self, target: str) -> AbstractContextManager[None]:
+        """Give the block of a job's own span; nothing where no telemetry is sent."""
+        return nullcontext() if self._observer is None else self._observer.job(target)
 
     def carrier(self, run_id: str) -> dict[str, str]:
         """Give what travels along with the exchange of a run."""

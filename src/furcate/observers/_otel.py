@@ -6,7 +6,8 @@ Of OpenTelemetry, only the API is imported here. Where no provider of traces or 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeAlias
@@ -159,6 +160,37 @@ class OTelObserver:
             if len(self._contexts) > _REMEMBERED:
                 self._contexts.popitem(last=False)
         return carried
+
+    @contextmanager
+    def job(self, target: str) -> Iterator[None]:
+        """Have a span around a job whose items are worked on elsewhere.
+
+        Args:
+            target: what is done with each item.
+        """
+        if not self._is_live():
+            yield
+            return
+        with self._tracer.start_as_current_span(names.JOB_SPAN, attributes={names.JOB_TARGET: target}):
+            yield
+
+    @contextmanager
+    def item(self, name: str, carrier: Mapping[str, str]) -> Iterator[None]:
+        """Have a span around the runs of one item of a job, the beginning of a trace of its own.
+
+        Args:
+            name: the item's id.
+            carrier: the trace context of the job, to which the span links; nothing where it has none.
+        """
+        if not self._is_live():
+            yield
+            return
+        job = _span_context(carrier.get("traceparent", ""), carrier.get("tracestate", ""))
+        links = [] if job is None else [Link(job, {names.LINK_KIND: names.PART_OF})]
+        with self._tracer.start_as_current_span(
+            names.ITEM_SPAN, Context(), SpanKind.INTERNAL, {names.ITEM_ID: name}, links
+        ):
+            yield
 
     def _run_started(self, event: RunStarted) -> None:
         if not self._is_live():
@@ -335,6 +367,13 @@ class OTelObserver:
         if self._live is None and not nobody_has_set_up():
             self._live = True
         return bool(self._live)
+
+
+def current_carrier() -> dict[str, str]:
+    """Give the W3C trace context of the current span; nothing where there is none."""
+    carried: dict[str, str] = {}
+    _PROPAGATOR.inject(carried)
+    return carried
 
 
 def nobody_has_set_up() -> bool:

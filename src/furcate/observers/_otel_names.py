@@ -106,6 +106,11 @@ BRANCHES: Final = "furcate.nursery.branches"
 # Ours, on a link: what it says of the span at its other end.
 LINK_KIND: Final = "furcate.link"
 CONTINUES: Final = "continues"
+PART_OF: Final = "part_of"
+ITEM_SPAN: Final = "furcate.item"
+ITEM_ID: Final = "furcate.item.id"
+JOB_SPAN: Final = "furcate.batch"
+JOB_TARGET: Final = "furcate.batch.target"
 
 # Events on a run's span, and on an attempt's.
 RETRY_EVENT: Final = "furcate.retry"

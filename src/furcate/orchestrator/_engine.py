@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 from attrs import define
 
-from furcate.admission import AdmissionStatistics, Share
+from furcate.admission import AdmissionStatistics, Gate, Share
 from furcate.dialects import dialect_named
 from furcate.orchestrator._config import Resources, check_resources, load_config
 from furcate.orchestrator._embedded import Server, embedded_server
@@ -27,7 +27,7 @@ from furcate.primitives._calls import CallLog
 from furcate.primitives._checks import check_instance
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._exchange import Exchange
-from furcate.primitives._observations import Listener, checked_listeners
+from furcate.primitives._observations import Listener, Observation, checked_listeners
 from furcate.primitives._request import Request
 from furcate.primitives._resources import Backend, Profile, Prompt
 from furcate.primitives._result import Result
@@ -234,6 +234,20 @@ class Engine:
     def statistics(self) -> Mapping[str, AdmissionStatistics]:
         """Count places and waiters of every backend, and tell what holds them up, by the backend's name."""
         return {name: health.gate.statistics() for name, health in self._health.items()}
+
+    @property
+    def _is_heard(self) -> bool:
+        """Whether anybody listens to the runs of this engine."""
+        return self._listeners.heard
+
+    def _overhear(self, event: Observation) -> None:
+        """Tell what was observed of a run in another process; those who trace runs do so where they run."""
+        self._listeners.tell_afar(event)
+
+    def _gates(self) -> Mapping[str, Gate]:
+        """Give the gates of those backends that other processes may use too, by the backend's name."""
+        remote = (name for name, backend in self._resources.backends.items() if backend.kind == "remote")
+        return {name: self._health[name].gate for name in remote}
 
     def inspect_prompt(self, name: str) -> Prompt:
         """Give a configured prompt.

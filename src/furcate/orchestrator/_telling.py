@@ -60,6 +60,17 @@ class Listeners:
                 self._note(listener, f"failed on {type(event).__name__}")
 
     @property
+    def heard(self) -> bool:
+        """Whether there is any listener."""
+        return bool(self._heard)
+
+    def tell_afar(self, event: Observation) -> None:
+        """Tell an observation of a run in another process to all but those who carry traces."""
+        Listeners(tuple(one for one in self._heard if getattr(one, "carrier", None) is None), failed=self._failed).tell(
+            event
+        )
+
+    @property
     def read_content(self) -> bool:
         """Whether any listener asks for content."""
         return bool(self._readers)

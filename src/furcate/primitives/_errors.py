@@ -19,6 +19,9 @@ FurcateError
     StorageError            bytes are no stored value that is read here, or a value cannot be stored
     ItemsError              the items of a job cannot be read as a whole, or two have the same id
     JournalError            a job's journal cannot be opened, read or written
+    ExecutorError           a cluster cannot work on a job
+        WorkerLostError         who worked on an item is gone
+        TooLargeError           an item, or what came of it, is larger than may be sent
     NotCaptured             an exchange was asked of a result that did not capture
     NotValid                a value was asked of an answer that did not pass its contract
     BranchCancelled         the outcome of a cancelled branch was asked for
@@ -41,8 +44,18 @@ if TYPE_CHECKING:
     from furcate.primitives._wire import Failure
 
 
+def _restore(kind: type[FurcateError], args: tuple[object, ...], state: dict[str, object]) -> FurcateError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
+
 class FurcateError(Exception):
     """The base of all errors of this package."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # What an error was made from is not what it holds, so that it cannot be made again by calling its class.
+        return _restore, (type(self), self.args, self.__dict__)
 
 
 class ConfigError(FurcateError):
@@ -374,3 +387,28 @@ class JournalError(FurcateError):
         self.problem = problem
         self.pid = pid
         super().__init__(f"{path}: {problem}")
+
+
+class ExecutorError(FurcateError):
+    """Raised when a cluster cannot work on a job: it is not there, or a worker differs from who sends it items."""
+
+
+class WorkerLostError(ExecutorError):
+    """Raised when whoever worked on an item is gone, or no longer answers; another one may try."""
+
+
+class TooLargeError(ExecutorError):
+    """Raised when an item, or what came of it, is larger than may be sent; it is not tried again.
+
+    Attributes:
+        size: how large it is, in bytes.
+        limit: what may be sent, in bytes.
+    """
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"{what} is {size:,} bytes large, and {limit:,} may be sent; keep long content in a file or a store that "
+            "workers can read, or raise the limit"
+        )
+        self.size = size
+        self.limit = limit

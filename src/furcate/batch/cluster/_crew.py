@@ -1,0 +1,371 @@
+"""The driver's side of a job on a cluster: who works, on what, with how much of each backend's capacity."""
+
+from __future__ import annotations
+
+import logging
+import math
+import pickle
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Protocol
+
+import anyio
+from anyio.abc import TaskGroup
+from attrs import define, field, frozen
+
+from furcate.admission import Portion
+from furcate.batch._executor import Hearing, ItemEnd, ItemTask
+from furcate.batch._rows import ItemFailure, KeptCall
+from furcate.batch.cluster._capacity import Capacity
+from furcate.batch.cluster._site import Brought, News, Told
+from furcate.orchestrator._engine import Engine
+from furcate.primitives._errors import ExecutorError, FurcateError, TooLargeError, WorkerLostError
+
+_log = logging.getLogger("furcate")
+
+_LOOK_S = 0.25
+_CERTAIN_S = 1.0
+_POLL_S = 2.0
+_STOP_S = 5.0
+"""How long a cancelled item may take to stop, in seconds."""
+_LEAST_WAIT_S = 0.001
+
+
+class Cluster(Protocol):
+    """What an engine of many machines has to offer to a job."""
+
+    async def members(self) -> frozenset[str]:
+        """Give the names of the workers that are there now; a name is never used for another worker later."""
+        ...
+
+    async def welcome(self, member: str) -> None:
+        """Have a worker open its site.
+
+        Raises:
+            ExecutorError: it cannot do the job.
+            WorkerLostError: it is gone.
+        """
+        ...
+
+    async def work(self, member: str, number: int, packed: bytes) -> Brought:
+        """Have a worker work on an item; raises `WorkerLostError` where it is gone."""
+        ...
+
+    async def poll(self, member: str, after: int, wait_s: float) -> News:
+        """Ask a worker for news; raises `WorkerLostError` where it is gone."""
+        ...
+
+    async def obey(self, member: str, portions: dict[str, Portion]) -> None:
+        """Tell a worker its portions; raises `WorkerLostError` where it is gone."""
+        ...
+
+    async def cancel(self, member: str, number: int) -> None:
+        """Have a worker stop an item; raises `WorkerLostError` where it is gone."""
+        ...
+
+
+@frozen(kw_only=True)
+class Terms:
+    """Say how a crew works.
+
+    Attributes:
+        most_bytes: how large an item may be on its way, in bytes, and what came of it.
+        patience_s: how long a job may be without any worker, in seconds.
+        per_worker: most items at a worker at once; None leaves it to the concurrency of the job.
+    """
+
+    most_bytes: int
+    patience_s: float
+    per_worker: int | None = None
+
+
+@define(eq=False)
+class _Member:
+    """Hold what a worker has to do, and what it was told."""
+
+    name: str
+    ready: bool = False
+    items: int = 0
+    seen: int = 0
+    dead: anyio.Event = field(factory=anyio.Event)
+    gone: anyio.Event = field(factory=anyio.Event)
+    further: anyio.Event = field(factory=anyio.Event)
+    outbox: dict[str, Portion] = field(factory=dict)
+    posted: anyio.Event = field(factory=anyio.Event)
+
+    def arrived(self, sequence: int) -> None:
+        self.seen = max(self.seen, sequence)
+        self.further.set()
+        self.further = anyio.Event()
+
+
+class Crew:
+    """Hand items to the workers of a cluster, and hear from them; made by `open_crew`.
+
+    Arguments:
+        cluster: the workers.
+        engine: whose backends are used; it hears what happens at the workers.
+        terms: how it works.
+    """
+
+    def __init__(self, cluster: Cluster, engine: Engine, terms: Terms) -> None:
+        self._cluster = cluster
+        self._engine = engine
+        self._terms = terms
+        self._capacity = Capacity(engine._resources.backends.values())
+        self._members: dict[str, _Member] = {}
+        self._hearings: dict[int, Hearing] = {}
+        self._numbers = count(1)
+        self._room = anyio.Event()
+        self._shared = anyio.Event()
+        self._problem: FurcateError | None = None
+
+    @property
+    def members(self) -> dict[str, int]:
+        """How many items each worker has."""
+        return {member.name: member.items for member in self._members.values() if member.ready}
+
+    async def run(self, task: ItemTask, hearing: Hearing, /) -> ItemEnd:
+        """Have one item worked on by the worker that has least to do.
+
+        Raises:
+            WorkerLostError: the worker is gone.
+            ExecutorError: there is no worker any more.
+        """
+        packed = pickle.dumps(task, protocol=pickle.HIGHEST_PROTOCOL)
+        if len(packed) > self._terms.most_bytes:
+            return _too_large(
+                TooLargeError("the item, with the answers that it has already,", len(packed), self._terms.most_bytes)
+            )
+        member = await self._choose()
+        number = next(self._numbers)
+        self._hearings[number] = hearing
+        member.items += 1
+        try:
+            brought = await self._work(member, number, packed)
+            # What was told before the end has to be in the journal before the end is.
+            while member.seen < brought.sequence and not member.gone.is_set():
+                await member.further.wait()
+            return brought.end
+        except anyio.get_cancelled_exc_class():
+            await self._stop(member, number)
+            raise
+        finally:
+            del self._hearings[number]
+            member.items -= 1
+            self._rouse()
+
+    async def _work(self, member: _Member, number: int, packed: bytes) -> Brought:
+        """Wait for an item's end, or for the worker's."""
+        brought: list[Brought] = []
+        failed: list[ExecutorError] = []
+        async with anyio.create_task_group() as both:
+
+            async def work() -> None:
+                try:
+                    brought.append(await self._cluster.work(member.name, number, packed))
+                except ExecutorError as error:
+                    failed.append(error)
+                both.cancel_scope.cancel()
+
+            both.start_soon(work)
+            await member.gone.wait()
+            both.cancel_scope.cancel()
+        if brought:
+            return brought[0]
+        error = failed[0] if failed else WorkerLostError(f"worker {member.name} is gone")
+        if isinstance(error, TooLargeError):
+            return Brought(_too_large(error), 0)
+        raise error
+
+    async def _stop(self, member: _Member, number: int) -> None:
+        with anyio.move_on_after(_STOP_S, shield=True):
+            try:
+                await self._cluster.cancel(member.name, number)
+            except ExecutorError:
+                _log.debug("worker %s is gone; there is nothing to stop", member.name)
+
+    async def _choose(self) -> _Member:
+        """Give the worker with the fewest items; wait where all have as many as they may, or there is none."""
+        while True:
+            if self._problem is not None:
+                raise self._problem
+            most = self._terms.per_worker
+            free = [one for one in self._members.values() if one.ready and (most is None or one.items < most)]
+            if free:
+                return min(free, key=lambda one: one.items)
+            await self._room.wait()
+
+    def _rouse(self) -> None:
+        self._room.set()
+        self._room = anyio.Event()
+
+    async def look_after(self, tasks: TaskGroup) -> None:
+        """Follow who comes and goes, until cancelled.
+
+        Arguments:
+            tasks: where each worker is served.
+        """
+        alone_since_s = anyio.current_time()
+        while True:
+            try:
+                names = await self._cluster.members()
+            except ExecutorError as error:
+                self._fail(error)
+                return
+            for name in self._members.keys() - names:
+                member = self._members.pop(name)
+                member.dead.set()
+                member.gone.set()
+            for name in names - self._members.keys():
+                self._members[name] = member = _Member(name)
+                tasks.start_soon(self._serve, member)
+            now_s = anyio.current_time()
+            if any(member.ready for member in self._members.values()):
+                alone_since_s = now_s
+            elif now_s - alone_since_s > self._terms.patience_s:
+                waited = f"{self._terms.patience_s:.0f} s"
+                self._fail(
+                    ExecutorError(f"there has been no worker for {waited}; start one, or look at the cluster's log")
+                )
+                return
+            await anyio.sleep(_LOOK_S)
+
+    def _fail(self, error: FurcateError) -> None:
+        self._problem = self._problem or error
+        self._rouse()
+
+    async def _serve(self, member: _Member) -> None:
+        """Do with a worker what is to be done until it is gone."""
+        async with anyio.create_task_group() as both:
+            both.start_soon(self._attend, member, both)
+            await member.gone.wait()
+            both.cancel_scope.cancel()
+
+    async def _attend(self, member: _Member, tasks: TaskGroup) -> None:
+        try:
+            await self._cluster.welcome(member.name)
+        except WorkerLostError:
+            self._forget(member)
+            return
+        except ExecutorError as error:
+            if not self.members:
+                self._fail(error)
+            # One that comes later and does not fit is not worth losing the others for.
+            _log.warning("worker %s is not used: %s", member.name, error)
+            return
+        self._capacity.join(member.name)
+        member.ready = True
+        self._rouse()
+        self._share_again()
+        tasks.start_soon(self._post, member)
+        try:
+            while not member.gone.is_set():
+                news = await self._cluster.poll(member.name, member.seen, _POLL_S)
+                self._capacity.report(member.name, news.needs, now_s=anyio.current_time())
+                self._share_again()
+                await self._hear(member, news)
+        except WorkerLostError as error:
+            _log.warning("%s; its items are given to others", error)
+            member.ready = False
+            with anyio.CancelScope(shield=True):
+                await self._part(member)
+        finally:
+            member.ready = False
+            self._forget(member)
+            self._capacity.leave(member.name, dead=member.dead.is_set(), now_s=anyio.current_time())
+            self._share_again()
+
+    async def _part(self, member: _Member) -> None:
+        """Let a worker's items go to others, and wait a moment for word that it is dead, not only out of reach."""
+        member.gone.set()
+        with anyio.move_on_after(_CERTAIN_S):
+            await member.dead.wait()
+
+    def _forget(self, member: _Member) -> None:
+        """Let go of a worker; should it still be there, it is welcomed as if it were another one."""
+        member.gone.set()
+        if self._members.get(member.name) is member:
+            del self._members[member.name]
+
+    async def _hear(self, member: _Member, news: News) -> None:
+        """Keep and tell what has happened, and let go of it."""
+        told = [one for one in news.told if one.sequence > member.seen]
+        if not told:
+            return
+        async with anyio.create_task_group() as writing:
+            for one in told:
+                self._pass_on(one, writing)
+        member.arrived(told[-1].sequence)
+
+    def _pass_on(self, one: Told, writing: TaskGroup) -> None:
+        hearing = self._hearings.get(one.task)
+        if hearing is None:
+            return
+        if isinstance(one.what, KeptCall):
+            writing.start_soon(self._keep, hearing, one.what)
+            return
+        self._engine._overhear(one.what)
+        if hearing.on_event is not None:
+            try:
+                hearing.on_event(one.what)
+            except Exception:
+                _log.exception("a listener of the job failed on %s", type(one.what).__name__)
+
+    async def _keep(self, hearing: Hearing, call: KeptCall) -> None:
+        try:
+            await hearing.keep(call)
+        except FurcateError as error:
+            # Such as a full disk: the job ends by it, once it wants to go on.
+            self._fail(error)
+
+    async def _post(self, member: _Member) -> None:
+        """Send a worker its portions, in the order in which they were decided; an older one is not worth sending."""
+        while True:
+            await member.posted.wait()
+            member.posted = anyio.Event()
+            portions, member.outbox = member.outbox, {}
+            try:
+                await self._cluster.obey(member.name, portions)
+            except WorkerLostError:
+                return
+
+    def _share_again(self) -> None:
+        self._shared.set()
+
+    async def share_out(self) -> None:
+        """Decide again who may do how much, whenever that may have changed, until cancelled."""
+        while True:
+            now_s = anyio.current_time()
+            for name, portions in self._capacity.portions(now_s=now_s).items():
+                member = self._members.get(name)
+                if member is not None:
+                    member.outbox.update(portions)
+                    member.posted.set()
+            wait_s = self._capacity.next_up(now_s) - now_s
+            with anyio.move_on_after(None if wait_s == math.inf else max(_LEAST_WAIT_S, wait_s)):
+                await self._shared.wait()
+            self._shared = anyio.Event()
+
+
+@asynccontextmanager
+async def open_crew(cluster: Cluster, engine: Engine, terms: Terms) -> AsyncIterator[Crew]:
+    """Make a crew of a cluster's workers; leaving lets go of them."""
+    crew = Crew(cluster, engine, terms)
+    failed: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(crew.look_after, tasks)
+        tasks.start_soon(crew.share_out)
+        try:
+            yield crew
+        except Exception as error:
+            failed = error
+        finally:
+            tasks.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
+
+
+def _too_large(error: TooLargeError) -> ItemEnd:
+    return ItemEnd(error=ItemFailure("too_large", str(error)))

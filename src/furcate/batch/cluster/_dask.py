@@ -1,0 +1,187 @@
+"""Items worked on by a Dask cluster: the one place where Dask is imported."""
+
+from __future__ import annotations
+
+# Dask's client is asyncio's; it runs on a loop of its own, which the job's loop reaches by a bridge.
+import asyncio  # noqa: TID251
+import warnings
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+import cloudpickle
+from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, get_worker, secede
+
+from furcate.admission import Portion
+from furcate.batch.cluster._setup import Parcel
+from furcate.batch.cluster._site import Brought, News, Site
+from furcate.primitives._errors import ExecutorError, FurcateError, WorkerLostError
+
+dumps = cloudpickle.dumps
+
+_LAST_WORDS_S = 3.0
+
+
+class DaskClient:
+    """Reach the workers of a cluster; all methods run on one asyncio loop.
+
+    Arguments:
+        address: the scheduler's; None starts a cluster on this machine.
+        workers: of a cluster on this machine, how many; None is one for each core.
+        parcel: what each worker needs to know of the job.
+    """
+
+    def __init__(self, address: str | None, workers: int | None, parcel: Parcel) -> None:
+        self._address = address
+        self._workers = workers
+        self._parcel = parcel
+        self._name = f"furcate-{parcel.job}"
+        self._run = uuid4().hex[:8]
+        self._asking: set[asyncio.Future[Any]] = set()
+        self._cluster: Any = None
+        self._client: Any = None
+
+    async def connect(self, within_s: float) -> None:
+        """Find the scheduler, and give each worker its site, those to come included.
+
+        Raises:
+            ExecutorError: there is no scheduler, or a worker has no furcate.
+        """
+        try:
+            if self._address is None:
+                self._cluster = await LocalCluster(
+                    n_workers=self._workers, threads_per_worker=1, dashboard_address=None, asynchronous=True
+                )
+            with warnings.catch_warnings():
+                # That a scheduler has other versions of Dask's own parts is what the cluster's owner may live with.
+                warnings.simplefilter("ignore")
+                where = self._cluster or self._address
+                self._client = await Client(where, asynchronous=True, timeout=within_s, set_as_default=False)
+        except (OSError, TimeoutError) as error:
+            raise ExecutorError(f"there is no Dask scheduler at {self._address} ({error})") from error
+        try:
+            await self._client.register_plugin(SitePlugin(self._name, self._parcel))
+        except FurcateError:
+            raise
+        except Exception as error:
+            raise ExecutorError(
+                f"Dask's workers cannot load furcate ({type(error).__name__}: {error}); install it there"
+            ) from error
+
+    async def close(self) -> None:
+        """Stop what still runs at the workers, and let go of the cluster."""
+        if self._client is not None:
+            # Whoever is gone has nothing to be stopped.
+            with suppress(OSError):
+                await self._client.unregister_worker_plugin(self._name)
+            if self._asking:
+                await asyncio.wait(self._asking, timeout=_LAST_WORDS_S)
+            await self._client.close()
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    async def members(self) -> frozenset[str]:
+        """Give the addresses of those workers that run."""
+        try:
+            found = await self._client.scheduler.identity(n_workers=-1)
+        except OSError as error:
+            raise ExecutorError(f"the Dask scheduler is gone ({error})") from error
+        return frozenset(address for address, it in found["workers"].items() if it.get("status") == "running")
+
+    async def welcome(self, member: str) -> None:
+        """Open a worker's site."""
+        await self._ask(member, "open")
+
+    async def poll(self, member: str, after: int, wait_s: float) -> News:
+        """Ask a worker for news."""
+        news: News = await self._ask(member, "poll", after, wait_s)
+        return news
+
+    async def obey(self, member: str, portions: dict[str, Portion]) -> None:
+        """Tell a worker its portions."""
+        await self._ask(member, "obey", portions)
+
+    async def cancel(self, member: str, number: int) -> None:
+        """Stop an item."""
+        await self._ask(member, "cancel", number)
+
+    async def work(self, member: str, number: int, packed: bytes) -> Brought:
+        """Work on an item, as a task of Dask's own that runs at this worker and nowhere else."""
+        key = f"{self._name}-{self._run}-{number}"
+        future = self._client.submit(
+            _work, self._name, number, packed, key=key, workers=[member], allow_other_workers=False, pure=False
+        )
+        try:
+            brought: Brought = await future
+        except FurcateError:
+            raise
+        except asyncio.CancelledError:
+            if future.cancelled() and not _is_cancelled():
+                raise WorkerLostError(f"worker {member} has let go of its items") from None
+            raise
+        except (KilledWorker, OSError) as error:
+            raise WorkerLostError(f"worker {member} is gone ({type(error).__name__})") from error
+        finally:
+            future.release()
+        return brought
+
+    async def _ask(self, member: str, method: str, *args: object) -> Any:
+        try:
+            asking = asyncio.ensure_future(self._client.run(_ask, self._name, method, *args, workers=[member]))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+            # The scheduler cannot be told to ask no longer, and complains where a cluster is closed meanwhile.
+            found = await asyncio.shield(asking)
+            return found[member]
+        except FurcateError:
+            raise
+        except (OSError, KeyError, ValueError) as error:
+            raise WorkerLostError(f"worker {member} does not answer ({type(error).__name__}: {error})") from error
+
+
+class SitePlugin(WorkerPlugin):  # type: ignore[misc]
+    """Keep a job's site at a worker, for as long as the job runs.
+
+    Arguments:
+        name: of the job; a plugin of the same name is replaced, and its site closed.
+        parcel: what the job is.
+    """
+
+    def __init__(self, name: str, parcel: Parcel) -> None:
+        self.name = name
+        self.parcel = parcel
+        self.site: Site | None = None
+
+    def setup(self, worker: object) -> None:
+        """Make the site, which is opened once the driver asks for it."""
+        self.site = Site(self.parcel)
+
+    async def teardown(self, worker: object) -> None:
+        """Stop what still runs."""
+        if self.site is not None:
+            await asyncio.to_thread(self.site.close)
+
+
+async def _ask(name: str, method: str, *args: object, dask_worker: Any = None) -> object:
+    """Call a method of a worker's site, beside all items."""
+    return await asyncio.to_thread(getattr(_site(dask_worker, name), method), *args)
+
+
+def _work(name: str, number: int, packed: bytes) -> Brought:
+    site = _site(get_worker(), name)
+    # An item waits nearly all the time; how many wait here at once is for the driver to say.
+    secede()
+    return site.work(number, packed)
+
+
+def _site(worker: Any, name: str) -> Site:
+    plugin = worker.plugins.get(name)
+    if plugin is None or plugin.site is None:
+        raise WorkerLostError("this worker knows nothing of the job any more")
+    site: Site = plugin.site
+    return site
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

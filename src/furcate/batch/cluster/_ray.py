@@ -1,0 +1,147 @@
+"""Items worked on by actors of a Ray cluster: the one place where Ray is imported."""
+
+from __future__ import annotations
+
+# Ray's references are awaited on asyncio; they are on a loop of their own, which the job's loop reaches by a bridge.
+import asyncio  # noqa: TID251
+import logging
+import os
+import pickle
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+# Ray would count uses, and say so.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import RayActorError, RayError
+
+from furcate.admission import Portion
+from furcate.batch.cluster._setup import Parcel
+from furcate.batch.cluster._site import Brought, News, Site
+from furcate.primitives._errors import ExecutorError, FurcateError, WorkerLostError
+
+dumps = cloudpickle.dumps
+
+_CONTROL_CALLS = 4
+
+
+class RayClient:
+    """Reach the actors that work on a job; all methods run on one asyncio loop.
+
+    Arguments:
+        address: the cluster's, such as ``ray://host:10001`` or ``auto``; None starts one on this machine.
+        workers: how many actors; None is one for each core of the cluster.
+        parcel: what each of them needs to know of the job.
+        per_worker: most items at an actor at once.
+    """
+
+    def __init__(self, address: str | None, workers: int | None, parcel: Parcel, *, per_worker: int) -> None:
+        self._address = address
+        self._workers = workers
+        self._parcel = parcel
+        self._per_worker = per_worker
+        self._started = False
+        self._wanted = 0
+        self._actors: dict[str, Any] = {}
+
+    async def connect(self, within_s: float) -> None:
+        """Find the cluster, and start the actors.
+
+        Raises:
+            ExecutorError: there is no cluster.
+        """
+        try:
+            if not ray.is_initialized():
+                await asyncio.to_thread(self._start)
+                self._started = True
+            cores = int((await asyncio.to_thread(ray.cluster_resources)).get("CPU", 1))
+        except (OSError, ConnectionError, RuntimeError, RayError) as error:
+            raise ExecutorError(f"there is no Ray cluster at {self._address} ({error})") from error
+        self._wanted = self._workers or max(1, cores)
+
+    def _start(self) -> None:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if self._address is None:
+            ray.init(num_cpus=self._workers, include_dashboard=False, **quiet)
+        else:
+            ray.init(address=self._address, **quiet)
+
+    async def close(self) -> None:
+        """Stop what still runs at the actors, and let go of the cluster."""
+        for name in tuple(self._actors):
+            with suppress(ExecutorError):
+                await self._ask(name, "close")
+        for actor in self._actors.values():
+            ray.kill(actor)
+        self._actors.clear()
+        if self._started:
+            await asyncio.to_thread(ray.shutdown)
+
+    async def members(self) -> frozenset[str]:
+        """Give the actors; one that has died is followed by another."""
+        while len(self._actors) < self._wanted:
+            self._actors[f"actor-{uuid4().hex[:8]}"] = self._make()
+        return frozenset(self._actors)
+
+    def _make(self) -> Any:
+        remote = ray.remote(num_cpus=1, max_restarts=0, max_concurrency=self._per_worker + _CONTROL_CALLS)(SiteActor)
+        return remote.remote(pickle.dumps(self._parcel))
+
+    async def welcome(self, member: str) -> None:
+        """Open an actor's site."""
+        await self._ask(member, "open")
+
+    async def poll(self, member: str, after: int, wait_s: float) -> News:
+        """Ask an actor for news."""
+        news: News = await self._ask(member, "poll", after, wait_s)
+        return news
+
+    async def obey(self, member: str, portions: dict[str, Portion]) -> None:
+        """Tell an actor its portions."""
+        await self._ask(member, "obey", portions)
+
+    async def cancel(self, member: str, number: int) -> None:
+        """Stop an item."""
+        await self._ask(member, "cancel", number)
+
+    async def work(self, member: str, number: int, packed: bytes) -> Brought:
+        """Work on an item."""
+        brought: Brought = await self._ask(member, "work", number, packed)
+        return brought
+
+    async def _ask(self, member: str, method: str, *args: object) -> Any:
+        actor = self._actors.get(member)
+        if actor is None:
+            raise WorkerLostError(f"{member} is gone")
+        try:
+            value, error = await actor.ask.remote(method, *args)
+        except RayActorError as error:
+            self._actors.pop(member, None)
+            raise WorkerLostError(f"{member} is gone ({type(error).__name__})") from error
+        except RayError as error:
+            raise ExecutorError(f"{member} cannot work ({type(error).__name__}: {error})") from error
+        if error is not None:
+            raise error
+        return value
+
+
+class SiteActor:
+    """Keep a job's site in a process of Ray's.
+
+    Arguments:
+        packed: what the job is, pickled.
+    """
+
+    def __init__(self, packed: bytes) -> None:
+        self._site = Site(pickle.loads(packed))
+
+    def ask(self, method: str, *args: object) -> tuple[object, FurcateError | None]:
+        """Call a method of the site; an error of ours comes back as it is, not in an envelope of Ray's."""
+        try:
+            return partial(getattr(self._site, method), *args)(), None
+        except FurcateError as error:
+            return None, error
