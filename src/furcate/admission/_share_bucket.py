@@ -89,7 +89,7 @@ class Bucket:
         account = self._accounts.pop(worker)
         self._gone.append((until_s, account.ceiling - account.used))
 
-    def report(self, worker: str, number: int, used: float, returned: float, *, now_s: float) -> None:
+    def report(self, worker: str, number: int, *, used: float, returned: float, now_s: float) -> None:
         """Note what a worker says: the portion that it keeps to, and what it has used and returned altogether."""
         self._settle(now_s)
         account = self._accounts[worker]
@@ -135,14 +135,14 @@ class Bucket:
         for place, claim in enumerate(claims):
             if claim.head is None or not claim.placed:
                 continue
-            loose, lack = self._fill(self._accounts[claim.worker], claim, fair, loose)
+            loose, lack = self._fill(self._accounts[claim.worker], claim, fair=fair, loose=loose)
             if lack > 0 and claim.room:
                 self.next_up_s = now_s + lack * 60 / self._allowance.per_minute
                 self._take_back(claims[:place], claims[place + 1 :], lack)
                 return
         self._spare(claims, loose)
 
-    def _fill(self, account: _Account, claim: Claim, fair: float, loose: float) -> tuple[float, float]:
+    def _fill(self, account: _Account, claim: Claim, *, fair: float, loose: float) -> tuple[float, float]:
         """Give a worker its part; tell what is loose afterwards, and what it lacks for its first request."""
         assert claim.head is not None
         least = self._least(claim.head)

@@ -163,9 +163,10 @@ class ShareOut:
             self._members.move_to_end(worker)
         member.handed.obeyed(need.obeyed)
         if self._requests is not None:
-            self._requests.report(worker, need.obeyed, need.requests, 0.0, now_s=now_s)
+            self._requests.report(worker, need.obeyed, used=need.requests, returned=0.0, now_s=now_s)
         if self._tokens is not None:
-            self._tokens.report(worker, need.obeyed, need.tokens, need.tokens_returned, now_s=now_s)
+            used, returned = need.tokens, need.tokens_returned
+            self._tokens.report(worker, need.obeyed, used=used, returned=returned, now_s=now_s)
         self._stale = True
 
     def portions(self, *, now_s: float) -> dict[str, Portion]:

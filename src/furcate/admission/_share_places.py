@@ -92,17 +92,17 @@ class PlaceShares:
         targets = {member: min(want, base) for member, want in zip(members, wanted, strict=True)}
         over = there_are - sum(targets.values())
         if scarce:
-            for member in self._turns([m for m in members if m.wanted > base], over, base, now_s):
+            for member in self._turns([m for m in members if m.wanted > base], over, base, now_s=now_s):
                 targets[member] += 1
         # A quarter of what nobody needs, so that an idle worker can begin at once; it may keep as much again. The rest
         # is at hand for whoever needs it next.
         spare = 0 if scarce else over // (4 * max(1, len(members)))
-        self._raise(members, targets, spare, gone, now_s)
+        self._raise(members, targets, spare=spare, gone=gone, now_s=now_s)
         awaited = scarce or any(member.places < targets[member] for member in members)
         for member in members:
-            self._lower(member, targets[member], spare, awaited, now_s)
+            self._lower(member, targets[member], spare, awaited=awaited, now_s=now_s)
 
-    def _turns(self, keen: Sequence[Member], places: int, base: int, now_s: float) -> Sequence[Member]:
+    def _turns(self, keen: Sequence[Member], places: int, base: int, *, now_s: float) -> Sequence[Member]:
         """Choose who has a place more than the others: all in turn, the one first who was not given any for longest."""
         turn_s = self._turn_s * (base + 1)
         keeping, ended, coming = [], [], []
@@ -120,7 +120,7 @@ class PlaceShares:
         return [*keeping, *coming, *ended][:places]
 
     def _raise(
-        self, members: Collection[Member], targets: dict[Member, int], spare: int, gone: int, now_s: float
+        self, members: Collection[Member], targets: dict[Member, int], *, spare: int, gone: int, now_s: float
     ) -> None:
         free = max(0, self._capacity - gone - sum(member.taken for member in members))
         longest_first = sorted(members, key=lambda member: member.raised_s)
@@ -135,7 +135,7 @@ class PlaceShares:
                     member.places = places
                     member.raised_s, member.begun_then = now_s, member.need.requests
 
-    def _lower(self, member: Member, target: int, spare: int, awaited: bool, now_s: float) -> None:
+    def _lower(self, member: Member, target: int, spare: int, *, awaited: bool, now_s: float) -> None:
         above = member.places - target - spare
         if above <= spare:
             member.above_since_s = None

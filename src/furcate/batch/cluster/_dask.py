@@ -4,6 +4,7 @@ from __future__ import annotations
 
 # Dask's client is asyncio's; it runs on a loop of its own, which the job's loop reaches by a bridge.
 import asyncio  # noqa: TID251
+import os
 import warnings
 from contextlib import suppress
 from typing import Any
@@ -60,7 +61,7 @@ class DaskClient:
         except (OSError, TimeoutError) as error:
             raise ExecutorError(f"there is no Dask scheduler at {self._address} ({error})") from error
         try:
-            await self._client.register_plugin(SitePlugin(self._name, self._parcel))
+            await self._client.register_plugin(SitePlugin(self._name, self._parcel, apart=self._address is None))
         except FurcateError:
             raise
         except Exception as error:
@@ -145,15 +146,19 @@ class SitePlugin(WorkerPlugin):  # type: ignore[misc]
     Arguments:
         name: of the job; a plugin of the same name is replaced, and its site closed.
         parcel: what the job is.
+        apart: whether the worker was started by the driver, in whose terminal it would hear each Ctrl-C.
     """
 
-    def __init__(self, name: str, parcel: Parcel) -> None:
+    def __init__(self, name: str, parcel: Parcel, *, apart: bool) -> None:
         self.name = name
         self.parcel = parcel
+        self.apart = apart
         self.site: Site | None = None
 
     def setup(self, worker: object) -> None:
         """Make the site, which is opened once the driver asks for it."""
+        if self.apart and hasattr(os, "setpgid"):
+            os.setpgid(0, 0)
         self.site = Site(self.parcel)
 
     async def teardown(self, worker: object) -> None:

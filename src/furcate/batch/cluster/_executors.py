@@ -54,7 +54,7 @@ class Dask:
         def client(parcel: Parcel) -> Any:
             return dask.DaskClient(self.address, self.workers, parcel)
 
-        async with _open(work, client, dask.dumps, terms) as crew:
+        async with _open(work, client, dumps=dask.dumps, terms=terms) as crew:
             yield crew
 
 
@@ -90,12 +90,12 @@ class Ray:
         def client(parcel: Parcel) -> Any:
             return ray.RayClient(self.address, self.workers, parcel, per_worker=per_worker)
 
-        async with _open(work, client, ray.dumps, terms) as crew:
+        async with _open(work, client, dumps=ray.dumps, terms=terms) as crew:
             yield crew
 
 
 @asynccontextmanager
-async def _open(work: Work, client: Callable[[Parcel], Any], dumps: Dumps, terms: Terms) -> AsyncIterator[Crew]:
+async def _open(work: Work, client: Callable[[Parcel], Any], *, dumps: Dumps, terms: Terms) -> AsyncIterator[Crew]:
     resources = work.engine._resources
     setup = Setup(
         backends=without_keys(work.engine),
