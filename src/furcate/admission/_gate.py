@@ -20,7 +20,8 @@ class _Ticket:
 
     Attributes:
         granted: whether it was let in.
-        turned: set when it should look again: it was let in, or it is to keep the time for the queue.
+        turned: set when it should look again: it was let in, or it is to keep the time for the queue; None until it
+            has to wait.
         until_s: the moment that its holder waits for, beside `turned`.
     """
 
@@ -28,8 +29,13 @@ class _Ticket:
 
     def __init__(self) -> None:
         self.granted = False
-        self.turned = anyio.Event()
+        self.turned: anyio.Event | None = None
         self.until_s = inf
+
+    def turn(self) -> None:
+        """Have its holder look again."""
+        if self.turned is not None:
+            self.turned.set()
 
 
 class Gate:
@@ -142,6 +148,8 @@ class Gate:
     @property
     def paused_s(self) -> float:
         """For how long nobody is admitted, in seconds; 0 where nothing holds the backend up."""
+        if not self._ledger.was_paused:
+            return 0.0
         return self._ledger.paused_s(_now_s() if _loop() == self._loop else -inf)
 
     def statistics(self) -> AdmissionStatistics:
@@ -169,11 +177,11 @@ class Gate:
 
     async def _turn(self, ticket: _Ticket) -> None:
         """Wait until the ticket is let in, or is the first of the queue and its moment has come."""
+        ticket.turned = anyio.Event()
         with anyio.CancelScope(deadline=ticket.until_s):
             await ticket.turned.wait()
         if ticket.granted:
             return
-        ticket.turned = anyio.Event()
         ticket.until_s = inf
         self._wake(self._ledger.grant(anyio.current_time()), looking=ticket)
 
@@ -181,7 +189,7 @@ class Gate:
         """Tell who was let in, and who is now the first of the queue; `looking` is about to see for itself."""
         for ticket in tickets:
             ticket.granted = True
-            ticket.turned.set()
+            ticket.turn()
         if self._tell is not None:
             before, self._told = self._told, self._ledger.standing
             if self._told.is_news_after(before):
@@ -195,7 +203,7 @@ class Gate:
             return
         first.until_s = until_s
         if first is not looking:
-            first.turned.set()
+            first.turn()
 
     def _keep_to_this_clock(self) -> None:
         loop = _loop()
@@ -244,7 +252,7 @@ class Lease:
 
     def correct(self, tokens: float) -> None:
         """Put what the latest request used, in tokens, in the place of what had been estimated."""
-        if self._ticket is not None:
+        if self._ticket is not None and self._gate._ledger.counts_tokens:
             self._gate._wake(self._gate._ledger.correct(self._ticket, tokens, now_s=_now_s()))
 
     def release(self) -> None:

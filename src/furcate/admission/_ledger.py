@@ -326,6 +326,16 @@ class Ledger(Generic[TicketT]):
         """How many places may be held now."""
         return self._limit.places if self._obeyed is None else min(self._limit.places, self._lent)
 
+    @property
+    def was_paused(self) -> bool:
+        """Whether it ever was."""
+        return self._paused_until_s > -inf
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether it matters how many tokens are used."""
+        return self._tokens is not None
+
     def paused_s(self, now_s: float) -> float:
         """Tell for how long nobody is admitted, in seconds; 0 where nothing holds the backend up."""
         return max(0.0, self._paused_until_s - max(self._now_s, now_s))
@@ -366,7 +376,10 @@ class Ledger(Generic[TicketT]):
 
     def _advance(self, now_s: float) -> None:
         self._now_s = max(self._now_s, now_s)
-        self._requests, self._tokens = (one and one.at(self._now_s) for one in (self._requests, self._tokens))
+        if self._requests is not None:
+            self._requests = self._requests.at(self._now_s)
+        if self._tokens is not None:
+            self._tokens = self._tokens.at(self._now_s)
 
     def _held_up_s(self, tokens: float) -> float:
         waits = [self._paused_until_s]
