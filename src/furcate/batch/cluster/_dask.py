@@ -14,13 +14,12 @@ import cloudpickle
 from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, get_worker, secede
 
 from furcate.admission import Portion
+from furcate.batch.cluster._asking import LAST_WORDS_S, Asking
 from furcate.batch.cluster._setup import Parcel
 from furcate.batch.cluster._site import Brought, News, Site
 from furcate.primitives._errors import ExecutorError, FurcateError, WorkerLostError
 
 dumps = cloudpickle.dumps
-
-_LAST_WORDS_S = 3.0
 
 
 class DaskClient:
@@ -38,7 +37,7 @@ class DaskClient:
         self._parcel = parcel
         self._name = f"furcate-{parcel.job}"
         self._run = uuid4().hex[:8]
-        self._asking: set[asyncio.Future[Any]] = set()
+        self._asking = Asking()
         self._cluster: Any = None
         self._client: Any = None
 
@@ -75,8 +74,7 @@ class DaskClient:
             # Whoever is gone has nothing to be stopped.
             with suppress(OSError):
                 await self._client.unregister_worker_plugin(self._name)
-            if self._asking:
-                await asyncio.wait(self._asking, timeout=_LAST_WORDS_S)
+            await self._asking.settle(LAST_WORDS_S)
             await self._client.close()
         if self._cluster is not None:
             await self._cluster.close()
@@ -128,11 +126,7 @@ class DaskClient:
 
     async def _ask(self, member: str, method: str, *args: object) -> Any:
         try:
-            asking = asyncio.ensure_future(self._client.run(_ask, self._name, method, *args, workers=[member]))
-            self._asking.add(asking)
-            asking.add_done_callback(self._asking.discard)
-            # The scheduler cannot be told to ask no longer, and complains where a cluster is closed meanwhile.
-            found = await asyncio.shield(asking)
+            found = await self._asking.ask(self._client.run(_ask, self._name, method, *args, workers=[member]))
             return found[member]
         except FurcateError:
             raise

@@ -20,6 +20,7 @@ from ray import cloudpickle
 from ray.exceptions import RayActorError, RayError
 
 from furcate.admission import Portion
+from furcate.batch.cluster._asking import LAST_WORDS_S, Asking
 from furcate.batch.cluster._setup import Parcel
 from furcate.batch.cluster._site import Brought, News, Site
 from furcate.primitives._errors import ExecutorError, FurcateError, WorkerLostError
@@ -44,6 +45,7 @@ class RayClient:
         self._workers = workers
         self._parcel = parcel
         self._per_worker = per_worker
+        self._asking = Asking()
         self._started = False
         self._wanted = 0
         self._actors: dict[str, Any] = {}
@@ -59,8 +61,9 @@ class RayClient:
                 await asyncio.to_thread(self._start)
                 self._started = True
             cores = int((await asyncio.to_thread(ray.cluster_resources)).get("CPU", 1))
-        except (OSError, ConnectionError, RuntimeError, RayError) as error:
-            raise ExecutorError(f"there is no Ray cluster at {self._address} ({error})") from error
+        except (OSError, RuntimeError, ValueError, RayError) as error:
+            where = "on this machine" if self._address is None else f"at {self._address}"
+            raise ExecutorError(f"there is no Ray cluster to work on {where} ({error})") from error
         self._wanted = self._workers or max(1, cores)
 
     def _start(self) -> None:
@@ -75,6 +78,7 @@ class RayClient:
         for name in tuple(self._actors):
             with suppress(ExecutorError):
                 await self._ask(name, "close")
+        await self._asking.settle(LAST_WORDS_S)
         for actor in self._actors.values():
             ray.kill(actor)
         self._actors.clear()
@@ -118,7 +122,7 @@ class RayClient:
         if actor is None:
             raise WorkerLostError(f"{member} is gone")
         try:
-            value, error = await actor.ask.remote(method, *args)
+            value, error = await self._asking.ask(_answer(actor.ask.remote(method, *args)))
         except RayActorError as error:
             self._actors.pop(member, None)
             raise WorkerLostError(f"{member} is gone ({type(error).__name__})") from error
@@ -127,6 +131,10 @@ class RayClient:
         if error is not None:
             raise error
         return value
+
+
+async def _answer(reference: Any) -> Any:
+    return await reference
 
 
 class SiteActor:
