@@ -94,6 +94,11 @@ class _Member:
     outbox: dict[str, Portion] = field(factory=dict)
     posted: anyio.Event = field(factory=anyio.Event)
 
+    def part(self) -> None:
+        """Note that nothing more comes of it."""
+        self.gone.set()
+        self.further.set()
+
     def arrived(self, sequence: int) -> None:
         self.seen = max(self.seen, sequence)
         self.further.set()
@@ -217,7 +222,7 @@ class Crew:
             for name in self._members.keys() - names:
                 member = self._members.pop(name)
                 member.dead.set()
-                member.gone.set()
+                member.part()
             for name in names - self._members.keys():
                 self._members[name] = member = _Member(name)
                 tasks.start_soon(self._serve, member)
@@ -279,13 +284,13 @@ class Crew:
 
     async def _part(self, member: _Member) -> None:
         """Let a worker's items go to others, and wait a moment for word that it is dead, not only out of reach."""
-        member.gone.set()
+        member.part()
         with anyio.move_on_after(_CERTAIN_S):
             await member.dead.wait()
 
     def _forget(self, member: _Member) -> None:
         """Let go of a worker; should it still be there, it is welcomed as if it were another one."""
-        member.gone.set()
+        member.part()
         if self._members.get(member.name) is member:
             del self._members[member.name]
 
