@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 import furcate
-from furcate.batch import JobOptions, open_job, read_journal, write_rows
+from furcate.batch import ItemJob, JobOptions, open_job, read_journal, write_rows
 from furcate.primitives._errors import ItemsError, JournalError
 from furcate.testing import PromptCache, StubProvider, answer, error
 
@@ -577,3 +577,18 @@ async def test_items_that_begin_alike_share_the_price_of_it(tmp_path: Path, hint
         assert cache.tokens_read < 2 * 1500
     else:
         assert cache.tokens_read > 8 * 1500
+
+
+async def test_what_cannot_be_kept_is_said_to_be_the_targets(tmp_path: Path) -> None:
+    """A result that is no JSON, and branches that failed side by side: the failure says what to look for."""
+
+    async def target(item: str, job: ItemJob) -> object:
+        if item == "set":
+            return {1, 2}
+        raise ExceptionGroup("branches", [ValueError("no lamp"), ExceptionGroup("more", [KeyError("bulb")])])
+
+    engine = furcate.Engine(backends=[furcate.Backend("none")])
+    async with engine, open_job(target, ["set", "group"], engine=engine, journal=tmp_path / "j") as job:
+        said = {outcome.line: outcome.error.message async for outcome in job if outcome.error is not None}
+    assert said[1].startswith("what the target returned cannot be kept as JSON")
+    assert said[2] == "ValueError: no lamp; KeyError: 'bulb'"

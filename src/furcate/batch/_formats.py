@@ -123,7 +123,7 @@ def parse(raw: bytes, line: int) -> Piece:
     except UnicodeDecodeError as error:
         return Piece(line, len(raw), problem=f"byte {error.start + 1} is no UTF-8; save the file as UTF-8")
     except json.JSONDecodeError as error:
-        reason = error.msg[:1].lower() + error.msg[1:]
+        reason = (error.msg[:1].lower() + error.msg[1:]).removesuffix(" at")
         place = f"column {error.colno}" if error.lineno == 1 else f"line {line + error.lineno - 1}"
         return Piece(line, len(raw), problem=f"no JSON: {reason} at {place}")
     except _NoNumber as error:

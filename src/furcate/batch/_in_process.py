@@ -17,6 +17,7 @@ from furcate.batch._target import ItemJob, failure_of
 from furcate.groups import Group
 from furcate.orchestrator._priming import priming
 from furcate.primitives._errors import FurcateError
+from furcate.primitives._json import Json
 from furcate.primitives._observations import Listener
 
 _log = logging.getLogger("furcate")
@@ -48,6 +49,14 @@ class _Here:
         return await work_on(task, self.work, hearing)
 
 
+def _encoded(value: Json) -> bytes:
+    try:
+        return encode(value)
+    except (TypeError, ValueError) as error:
+        # Whoever reads it knows neither of a "$" nor whose value it is.
+        raise type(error)(f"what the target returned cannot be kept as JSON: {error}") from error
+
+
 async def work_on(task: ItemTask, work: Work, hearing: Hearing) -> ItemEnd:
     """Work on one item with all its branches, and give its end.
 
@@ -74,7 +83,7 @@ async def work_on(task: ItemTask, work: Work, hearing: Hearing) -> ItemEnd:
         # Items that begin alike, up to a cache hint, let one of them read that first.
         with priming():
             value = await work.target(item.value, job)
-        result = encode(value)
+        result = _encoded(value)
     except Exception as error:
         failure = failure_of(error)
         if not isinstance(error, FurcateError):

@@ -91,4 +91,15 @@ def failure_of(error: Exception) -> ItemFailure:
         return ItemFailure(inner.failure.kind, str(inner))
     if isinstance(inner, BudgetExceededError):
         return ItemFailure("budget", str(inner))
-    return ItemFailure(type(inner).__name__, str(inner) or type(inner).__name__)
+    said = str(inner) or type(inner).__name__
+    if isinstance(inner, BaseExceptionGroup):
+        said = "; ".join([f"{type(one).__name__}: {one}" for one in _leaves(inner)])
+    return ItemFailure(type(inner).__name__, said)
+
+
+def _leaves(group: BaseExceptionGroup) -> list[BaseException]:
+    """Give what was raised, without the groups around it; several branches may have failed at once."""
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += _leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found

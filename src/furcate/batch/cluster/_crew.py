@@ -60,8 +60,12 @@ class Cluster(Protocol):
         """Tell a worker its portions; raises `WorkerLostError` where it is gone."""
         ...
 
-    async def cancel(self, member: str, number: int) -> None:
-        """Have a worker stop an item; raises `WorkerLostError` where it is gone."""
+    async def cancel(self, member: str, number: int) -> int:
+        """Have a worker stop an item, and give the number of the last thing that it told before it had.
+
+        Raises:
+            WorkerLostError: it is gone.
+        """
         ...
 
 
@@ -93,6 +97,7 @@ class _Member:
     further: anyio.Event = field(factory=anyio.Event)
     outbox: dict[str, Portion] = field(factory=dict)
     posted: anyio.Event = field(factory=anyio.Event)
+    asking: anyio.Lock = field(factory=anyio.Lock)
 
     def part(self) -> None:
         """Note that nothing more comes of it."""
@@ -164,13 +169,13 @@ class Crew:
     async def _work(self, member: _Member, number: int, packed: bytes) -> Brought:
         """Wait for an item's end, or for the worker's."""
         brought: list[Brought] = []
-        failed: list[ExecutorError] = []
+        failed: list[FurcateError] = []
         async with anyio.create_task_group() as both:
 
             async def work() -> None:
                 try:
                     brought.append(await self._cluster.work(member.name, number, packed))
-                except ExecutorError as error:
+                except FurcateError as error:
                     failed.append(error)
                 both.cancel_scope.cancel()
 
@@ -185,9 +190,15 @@ class Crew:
         raise error
 
     async def _stop(self, member: _Member, number: int) -> None:
+        """Stop an item that is cancelled here, and hear how its runs have ended."""
         with anyio.move_on_after(_STOP_S, shield=True):
             try:
-                await self._cluster.cancel(member.name, number)
+                sequence = await self._cluster.cancel(member.name, number)
+                while member.seen < sequence:
+                    # Whoever attends to the worker may be cancelled by now, too.
+                    async with member.asking:
+                        if member.seen < sequence:
+                            await self._hear(member, await self._cluster.poll(member.name, member.seen, _LOOK_S))
             except ExecutorError:
                 _log.debug("worker %s is gone; there is nothing to stop", member.name)
 
@@ -267,10 +278,11 @@ class Crew:
         tasks.start_soon(self._post, member)
         try:
             while not member.gone.is_set():
-                news = await self._cluster.poll(member.name, member.seen, _POLL_S)
-                self._capacity.report(member.name, news.needs, now_s=anyio.current_time())
-                self._share_again()
-                await self._hear(member, news)
+                async with member.asking:
+                    news = await self._cluster.poll(member.name, member.seen, _POLL_S)
+                    self._capacity.report(member.name, news.needs, now_s=anyio.current_time())
+                    self._share_again()
+                    await self._hear(member, news)
         except WorkerLostError as error:
             _log.warning("%s; its items are given to others", error)
             member.ready = False
@@ -299,9 +311,11 @@ class Crew:
         told = [one for one in news.told if one.sequence > member.seen]
         if not told:
             return
-        async with anyio.create_task_group() as writing:
-            for one in told:
-                self._pass_on(one, writing)
+        # What is here has been paid for, and is told once: cancelled, it is still kept.
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as writing:
+                for one in told:
+                    self._pass_on(one, writing)
         member.arrived(told[-1].sequence)
 
     def _pass_on(self, one: Told, writing: TaskGroup) -> None:

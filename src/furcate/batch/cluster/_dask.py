@@ -100,9 +100,10 @@ class DaskClient:
         """Tell a worker its portions."""
         await self._ask(member, "obey", portions)
 
-    async def cancel(self, member: str, number: int) -> None:
-        """Stop an item."""
-        await self._ask(member, "cancel", number)
+    async def cancel(self, member: str, number: int) -> int:
+        """Stop an item, and give the number of the last thing that was told till then."""
+        sequence: int = await self._ask(member, "cancel", number)
+        return sequence
 
     async def work(self, member: str, number: int, packed: bytes) -> Brought:
         """Work on an item, as a task of Dask's own that runs at this worker and nowhere else."""

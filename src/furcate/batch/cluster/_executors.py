@@ -145,8 +145,9 @@ class _Bridged:
     async def obey(self, member: str, portions: dict[str, Portion]) -> None:
         await self.bridge.call(self.client.obey, member, portions)
 
-    async def cancel(self, member: str, number: int) -> None:
-        await self.bridge.call(self.client.cancel, member, number)
+    async def cancel(self, member: str, number: int) -> int:
+        sequence: int = await self.bridge.call(self.client.cancel, member, number)
+        return sequence
 
 
 @contextmanager

@@ -108,9 +108,10 @@ class RayClient:
         """Tell an actor its portions."""
         await self._ask(member, "obey", portions)
 
-    async def cancel(self, member: str, number: int) -> None:
-        """Stop an item."""
-        await self._ask(member, "cancel", number)
+    async def cancel(self, member: str, number: int) -> int:
+        """Stop an item, and give the number of the last thing that was told till then."""
+        sequence: int = await self._ask(member, "cancel", number)
+        return sequence
 
     async def work(self, member: str, number: int, packed: bytes) -> Brought:
         """Work on an item."""

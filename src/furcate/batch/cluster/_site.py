@@ -9,9 +9,9 @@ import pickle
 import threading  # noqa: TID251
 import time  # noqa: TID251
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
 import anyio
@@ -35,6 +35,8 @@ SILENCE_S = 10.0
 """After how long without a word of the driver its items are stopped, in seconds."""
 _GATHER_S = 0.02
 _LOOK_S = 1.0
+_STOP_S = 2.0
+"""How long whoever cancels an item waits for it to stop, in seconds."""
 
 
 @frozen
@@ -101,6 +103,7 @@ class Site:
         self._telemetry: OTelObserver | None = None
         self._tasks: dict[int, Future[ItemEnd]] = {}
         self._unwanted: set[int] = set()
+        self._running: set[int] = set()
         self._told: deque[Told] = deque()
         self._sequence = 0
         self._stirred = False
@@ -196,15 +199,22 @@ class Site:
         with self._guard:
             return Brought(end, self._sequence)
 
-    def cancel(self, number: int) -> None:
-        """Stop an item; one that is not here is none to stop."""
+    def cancel(self, number: int) -> int:
+        """Stop an item, wait a moment until it has, and give the number of the last thing that was told till then.
+
+        One that is not here is none to stop.
+        """
         with self._guard:
             future = self._tasks.get(number)
             if future is None:
                 # It may be on its way here.
                 self._unwanted.add(number)
         if future is not None:
+            # It counts as cancelled from here on; its connections are closed, and its runs ended, a little later.
             future.cancel()
+        with self._guard:
+            self._guard.wait_for(lambda: number not in self._running, _STOP_S)
+            return self._sequence
 
     def obey(self, portions: Mapping[str, Portion]) -> None:
         """Keep to portions of backends from now on."""
@@ -246,13 +256,24 @@ class Site:
             keep=partial(self._keep, number), on_event=partial(self._tell, number) if self._setup.events else None
         )
         span = nullcontext() if self._telemetry is None else self._telemetry.item(task.item.id, self._setup.carrier)
-        with span:
+        with span, self._counted(number):
             try:
                 return await work_on(task, self._work, hearing)
             except SystemExit as leaving:
                 # It would take all the items of this process along.
                 problem = f"the function tried to leave the program (SystemExit {leaving.code})"
                 return ItemEnd(error=ItemFailure("SystemExit", problem))
+
+    @contextmanager
+    def _counted(self, number: int) -> Iterator[None]:
+        with self._guard:
+            self._running.add(number)
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._running.discard(number)
+                self._guard.notify_all()
 
     async def _keep(self, number: int, call: KeptCall) -> None:
         self._tell(number, call)
@@ -287,15 +308,19 @@ class Site:
         return self._work.engine._gates()
 
     async def _watch(self) -> None:
-        """Stop everything once the driver is gone."""
+        """Stop everything while the driver is gone, which may come back and be gone again."""
+        noted = False
         while True:
             await anyio.sleep(_LOOK_S)
             with self._guard:
                 silent_s = time.monotonic() - self._heard_s
-            if silent_s > SILENCE_S:
+            if silent_s <= SILENCE_S:
+                noted = False
+                continue
+            if not noted:
+                noted = True
                 _log.warning("no word of the job's driver for %.0f s; its items are stopped here", silent_s)
-                self._cancel_all()
-                return
+            self._cancel_all()
 
     def _cancel_all(self) -> None:
         with self._guard:
