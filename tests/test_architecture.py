@@ -32,6 +32,11 @@ IMPORTS_INSIDE = {
     "batch/cluster/_executors.py",
     "_observing.py",
     "__init__.py",
+    # The libraries of contracts, templates and configuration files, which take longer to load than all of ours.
+    "orchestrator/_later.py",
+    "validation/__init__.py",
+    "orchestrator/_config.py",
+    "orchestrator/_config_read.py",
 }
 # The child process tells its parent where its library is missing; a plan file names callables of its user.
 IMPORTS_BY_NAME = {"local/_child.py", "cli/_callables.py"}
@@ -39,7 +44,7 @@ NO_DUTY = {"utils", "helpers", "common", "manager", "misc"}
 
 # What a package may use besides the standard library and furcate itself; what is not listed may use anything.
 THIRD_PARTIES = {
-    "primitives": {"attrs"},
+    "primitives": {"attrs", "msgspec"},
     "dialects": {"attrs", "msgspec", "cattrs"},
     "transport": {"aiohttp", "attrs", "anyio", "httpx2", "msgspec", "truststore"},
     "storage": {"attrs", "msgspec"},

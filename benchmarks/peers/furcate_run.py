@@ -7,19 +7,22 @@ Copy this file into its ``peers/`` (under a name that is not the package's own),
     script = "furcate_run.py"
     env = "raw"
     versions = ["furcate", "httpx2"]
-    ready = "import furcate, httpx2; httpx2.AsyncClient"
+    ready = "import furcate, furcate.dialects.openai_chat, httpx2; httpx2.AsyncClient"
 
     [peers.furcate_aiohttp]
     script = "furcate_run.py"
     variant = "aiohttp"
     env = "raw"
     versions = ["furcate", "aiohttp"]
-    ready = "import furcate, aiohttp"
+    ready = "import furcate, furcate.dialects.openai_chat, aiohttp"
 
 and the same with ``variant = "trio"``. Then, from the harness's folder, with an interpreter that has furcate:
 
     python run.py -p raw_httpx2 furcate raw_aiohttp furcate_aiohttp -r 5 \\
         --python furcate=.venv/bin/python furcate_aiohttp=.venv/bin/python
+
+Install it there as a wheel (``pip install ".[quick]"``), which compiles it: a checkout that may not write bytecode,
+as under ``PYTHONDONTWRITEBYTECODE``, is compiled at each start, and w6 would measure that.
 
 Variants: ``httpx2`` (asyncio, the default), ``aiohttp`` (asyncio, with the extra ``quick``), ``trio`` (httpx2 on trio).
 An engine is used as applications use it: runs are not captured, branches are continued from a captured exchange, and a
@@ -78,10 +81,10 @@ class Furcate(Peer):
         return text
 
     async def hold(self, history: furcate.Exchange, pairs: Iterable[tuple[str, str]]) -> furcate.Exchange:
-        """Extend a conversation without a network, message by message."""
+        """Extend a conversation without a network, turn by turn as an engine does."""
         held = history.history
-        for message in _messages(pairs):
-            held = held.extend([message])
+        for pair in pairs:
+            held = held.extend(_messages([pair]))
         return furcate.Exchange(held, "held")
 
     def launch(self, go: Callable[[], Awaitable[dict[str, object]]]) -> dict[str, object]:

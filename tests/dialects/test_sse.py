@@ -34,6 +34,33 @@ def _written(event: SseEvent, end: bytes) -> bytes:
     return end.join([b": a comment", *lines, b"", b""])
 
 
+_BLOCKS = st.sampled_from(
+    [
+        b"data: {}\n\n",
+        b"data:{}\n\n",
+        b"event: a\ndata: {}\n\n",
+        b"event:a\ndata: x\n\n",
+        b"id: 7\ndata: {}\n\n",
+        b"data: a\ndata: b\n\n",
+        b"data: {}\nevent: late\n\n",
+        b"event: alone\n\n",
+        b": ping\n\n",
+        b"data\n\n",
+        b"data: \r\n\r\n",
+        b"\n",
+        b"{}\n",
+    ]
+)
+
+
+@given(st.lists(_BLOCKS, max_size=8), st.data())
+def test_events_read_as_a_whole_are_those_of_their_lines(blocks: list[bytes], data: st.DataObject) -> None:
+    """However many bytes come at once, the events are those that come byte by byte."""
+    body = b"".join(blocks)
+    cuts = data.draw(st.lists(st.integers(0, len(body)), max_size=3))
+    assert _parse(body, *cuts) == _parse(body, *range(len(body)))
+
+
 @given(st.lists(st.tuples(_EVENTS, _ENDS), max_size=5), st.data())
 def test_round_trip(written: list[tuple[SseEvent, bytes]], data: st.DataObject) -> None:
     """What is written as events is read back, with any line end and cut anywhere."""

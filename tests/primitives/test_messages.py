@@ -16,6 +16,7 @@ from furcate.primitives._content import (
     ToolResult,
 )
 from furcate.primitives._errors import ToolTurnError, UnansweredToolCallError
+from furcate.primitives._history import History
 from furcate.primitives._message import CacheHint, Message
 from furcate.primitives._tool_turns import check_tool_turns
 
@@ -125,6 +126,24 @@ def test_calls_wait_until_a_later_message_answers_them() -> None:
     answered = [calls, Message.tool(ToolResult("b", "x"), ToolResult("a", "x", is_error=True))]
     assert unanswered(*answered) == ()
     assert unanswered(*answered, Message.assistant(ToolCall("a", "f"))) == ("a",)
+
+
+def test_a_history_is_checked_along_its_nodes() -> None:
+    """It makes no difference where a conversation is cut, nor whether its beginning was checked before."""
+    asked = History([Message.user("How deep?"), Message.assistant(ToolCall("a", "f"), ToolCall("b", "f"))])
+    for _ in range(2):
+        with pytest.raises(UnansweredToolCallError) as caught:
+            check_tool_turns(asked)
+        assert caught.value.call_ids == ("a", "b")
+    half = asked.extend([Message.tool(ToolResult("b", "x"))])
+    with pytest.raises(UnansweredToolCallError) as caught:
+        check_tool_turns(half)
+    assert caught.value.call_ids == ("a",)
+    check_tool_turns(half.extend([Message.tool(ToolResult("a", "x"))]))
+    with pytest.raises(UnansweredToolCallError):
+        check_tool_turns(half.extend([Message.user("Well?")]))
+    with pytest.raises(ToolTurnError):
+        check_tool_turns(half.extend([Message.tool(ToolResult("c", "x"))]))
 
 
 def test_a_result_answers_a_call_that_waits() -> None:

@@ -139,6 +139,18 @@ def test_a_clean_beginning_stays_shared() -> None:
     assert any(node is beginning for node in parted.history.nodes())
 
 
+def test_what_is_clean_for_one_is_looked_at_again_for_another() -> None:
+    """A history of one origin's own state stays foreign to all others, in whatever order they ask."""
+    beginning = History([ASK, said(thought(HERE), Text("9 m"))])
+    history = beginning.extend([ASK])
+    for _ in range(2):
+        assert partition_reasoning(history, HERE).history is history
+        assert partition_reasoning(history, THERE).reasoning_dropped == 1
+    longer = history.extend([said(thought(THERE)), ASK])
+    assert partition_reasoning(longer, HERE).reasoning_dropped == 1
+    assert partition_reasoning(beginning.extend([ASK, said(Text("a")), ASK]), HERE).reasoning_dropped == 0
+
+
 PARTS: st.SearchStrategy[furcate.Part] = st.sampled_from(
     [Text("t"), thought(HERE), thought(THERE), thought(HERE, data=b"x"), CALL]
 )

@@ -7,6 +7,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import attrs
+import msgspec
 import pytest
 
 from furcate.primitives._content import Origin, Reasoning, ReasoningState, Text, ToolCall, ToolResult
@@ -94,6 +95,9 @@ def _reachable(start: object) -> list[object]:
         if id(found) not in seen and not isinstance(found, (type, ModuleType, FunctionType)):
             seen[id(found)] = found
             waiting += gc.get_referents(found)
+            if isinstance(found, msgspec.Struct):
+                # The garbage collector does not walk a history's nodes.
+                waiting += [getattr(found, name) for name in found.__struct_fields__]
     return list(seen.values())
 
 

@@ -21,7 +21,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._wire import Address, AttemptFailed, Failure, SecretHeaders, WireRequest
 from furcate.testing import Reset, StubProvider, Wait, Wire, answer, error, raw, refusing, steps
-from furcate.transport import Call, Transport, make_transport
+from furcate.transport import Call, Quiet, Transport, make_transport
 
 pytestmark = pytest.mark.anyio
 
@@ -174,6 +174,76 @@ async def test_what_has_arrived_comes_at_once(transport, each_transport) -> None
         assert whole.startswith(first)
         assert each_transport == "httpx2" or first == whole
         assert first + await rest_of(call) == whole
+
+
+async def test_a_piece_is_waited_for_until_a_moment(transport) -> None:
+    """Each piece has a moment of its own, later or earlier than the last one's."""
+    go_on = anyio.Event()
+
+    async def serve(stream: SocketStream) -> None:
+        await request_on(stream)
+        await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\none")
+        await go_on.wait()
+        await anyio.sleep(0.05)
+        await stream.send(b"two")
+        await anyio.sleep_forever()
+
+    async with serving(serve) as url, call_to(transport, url) as call:
+        await call.begin()
+        assert await call.receive(anyio.current_time() + 60) == b"one"
+        go_on.set()
+        assert await call.receive(anyio.current_time() + 50) == b"two"
+        assert not call.at_end
+        with pytest.raises(Quiet):
+            await call.receive(anyio.current_time() + 0.01)
+
+
+async def test_a_moment_passes_while_nobody_waits(transport) -> None:
+    """A moment that has come between two pieces ends nothing."""
+
+    async def serve(stream: SocketStream) -> None:
+        await request_on(stream)
+        await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n")
+        await anyio.sleep(0.02)
+        await stream.send(b"one")
+        await anyio.sleep(0.1)
+        await stream.send(b"two")
+        await anyio.sleep_forever()
+
+    async with serving(serve) as url, call_to(transport, url) as call:
+        await call.begin()
+        assert await call.receive(anyio.current_time() + 0.07) == b"one"
+        await anyio.sleep(0.08)
+        assert await call.receive(anyio.current_time() + 60) == b"two"
+        assert await call.receive(anyio.current_time() + 60) == b""
+        assert call.at_end
+
+
+async def test_what_came_at_the_very_moment_ends_nothing(transport) -> None:
+    """A program that was busy until after the moment gets what had come meanwhile, and goes on."""
+    half = anyio.Event()
+
+    async def serve(stream: SocketStream) -> None:
+        await request_on(stream)
+        await stream.send(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n")
+        await half.wait()
+        os.write(stream.extra(SocketAttribute.raw_socket).fileno(), b"one")
+        wait_busily(0.1)
+        await anyio.sleep(0.05)
+        await stream.send(b"two")
+        await anyio.sleep_forever()
+
+    async with serving(serve) as url, call_to(transport, url) as call:
+        await call.begin()
+        half.set()
+        assert await call.receive(anyio.current_time() + 0.05) == b"one"
+        assert await call.receive(anyio.current_time() + 60) == b"two"
+
+
+def wait_busily(seconds: float) -> None:
+    until_s = anyio.current_time() + seconds
+    while anyio.current_time() < until_s:
+        pass
 
 
 @pytest.mark.parametrize("end", ["reset", "close"])

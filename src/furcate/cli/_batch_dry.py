@@ -19,8 +19,9 @@ from furcate.cli._batch_running import Assignment
 from furcate.cli._told import leaves, say
 from furcate.dialects import dialect_named
 from furcate.groups import Group
+from furcate.orchestrator._encoding import encode_ahead
 from furcate.orchestrator._engine import Engine
-from furcate.orchestrator._execute import Run, encode_ahead
+from furcate.orchestrator._execute import Run
 from furcate.orchestrator._plan import Plan
 
 
@@ -47,7 +48,7 @@ class _Rehearsal(Engine):
         return made
 
     def _run_of(self, plan: Plan, *, scope_id: str | None = None, streamed: bool = False) -> Run:
-        wire = encode_ahead(plan.call, plan, dialect_named(plan.backend.dialect))
+        wire = encode_ahead(plan.call, plan, dialect_named(plan.backend.dialect)).wire
         self.note(sum(map(len, wire.body)))
         raise _Reached
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, assert_never
 
 import attrs
 from attrs import define, field
@@ -50,6 +50,8 @@ MAX_CALL_LENGTH = MAX_EVENT_BYTES
 """The most characters that one call may ask with, whoever runs it: those of its arguments, or of its input."""
 MAX_CALLS_LENGTH = 4 * MAX_CALL_LENGTH
 """The most characters that all calls of one answer may ask with."""
+MAX_PARTS = 10_000
+"""The most parts of one answer."""
 
 
 @define
@@ -116,8 +118,6 @@ class _WholePart:
         return self.part
 
 
-_Fact: TypeAlias = ResponseStarted | UsageReported | Stopped | Paused | StreamFailed | Noticed | AttemptRestarted
-
 _Open = _TextPart | _RefusalPart | _ReasoningPart | _CallPart | _WholePart
 
 
@@ -162,41 +162,53 @@ class Assembler:
         self._most = max_call_length, max_calls_length
         self._reset()
 
-    @property
-    def parts(self) -> int:
-        """How many parts were begun; a part of the message each, but for those that come to nothing."""
-        return len(self._order)
-
-    def add(self, event: StreamEvent) -> None:
+    def add(self, event: StreamEvent) -> None:  # noqa: C901 - a branch for each kind, and nothing beside
         """Take the next event.
 
         Raises:
-            AttemptFailed: with it the answer's calls would ask with more than they may; it was not taken.
+            AttemptFailed: with it the answer would have too many parts, or its calls would ask with more than they may;
+                it was not taken.
         """
-        if isinstance(event, ToolCallDelta | HostedTransition):
-            self._measure(event)
-        if isinstance(event, TextDelta):
-            self._text(event.index).pieces.append(event.text)
-        elif isinstance(event, ReasoningDelta):
-            self._thought(event.index).pieces.append(event.text)
-        elif isinstance(event, ToolCallDelta):
-            self._add_call(event)
-        elif isinstance(event, RefusalDelta):
-            self._refusal(event.index).pieces.append(event.text)
-        elif isinstance(event, ReasoningSealed):
-            self._thought(event.index).state = event.state
-        elif isinstance(event, Citation):
-            self._text(event.index).citations.append(event.attribution)
-        elif isinstance(event, PartPayload):
-            self._hold(event)
-        elif isinstance(event, HostedTransition):
-            self._order.append(_WholePart(event.activity))
-        elif isinstance(event, MediaArrived):
-            self._order.append(_WholePart(event.media))
-        elif isinstance(event, PartEnded):
-            self._end(event.index)
-        else:
-            self._add_fact(event)
+        match event:
+            case TextDelta():
+                self._text(event.index).pieces.append(event.text)
+            case ReasoningDelta():
+                self._thought(event.index).pieces.append(event.text)
+            case ToolCallDelta():
+                self._measure(event)
+                self._add_call(event)
+            case RefusalDelta():
+                self._refusal(event.index).pieces.append(event.text)
+            case ReasoningSealed():
+                self._thought(event.index).state = event.state
+            case Citation():
+                self._text(event.index).citations.append(event.attribution)
+            case PartPayload():
+                self._hold(event)
+            case HostedTransition():
+                self._measure(event)
+                self._begin(_WholePart(event.activity))
+            case MediaArrived():
+                self._begin(_WholePart(event.media))
+            case PartEnded():
+                self._end(event.index)
+            case UsageReported():
+                self.usage = event.usage
+            case Stopped():
+                self.stop = event
+            case Paused():
+                self.paused = True
+            case StreamFailed():
+                self.failure = event.failure
+            case ResponseStarted():
+                self.response_id = event.response_id if event.response_id is not None else self.response_id
+                self.model = event.model if event.model is not None else self.model
+            case AttemptRestarted():
+                self._reset()  # nothing of the attempt before may show through
+            case Noticed():
+                pass  # it says nothing about the answer
+            case _:
+                assert_never(event)
 
     def message(self) -> Message:
         """Make the assistant message, its parts in the order in which they first appeared.
@@ -233,23 +245,6 @@ class Assembler:
         built = (part.build(cut=cut) for part in self._order)
         return tuple(part for part in built if part is not None)
 
-    def _add_fact(self, event: _Fact) -> None:
-        if isinstance(event, UsageReported):
-            self.usage = event.usage
-        elif isinstance(event, Stopped):
-            self.stop = event
-        elif isinstance(event, Paused):
-            self.paused = True
-        elif isinstance(event, StreamFailed):
-            self.failure = event.failure
-        elif isinstance(event, ResponseStarted):
-            self.response_id = event.response_id if event.response_id is not None else self.response_id
-            self.model = event.model if event.model is not None else self.model
-        elif isinstance(event, AttemptRestarted):
-            self._reset()  # nothing of the attempt before may show through
-        elif not isinstance(event, Noticed):  # which says nothing about the answer
-            assert_never(event)
-
     def _measure(self, event: ToolCallDelta | HostedTransition) -> None:
         if isinstance(event, ToolCallDelta):
             key: object = event.index
@@ -273,7 +268,7 @@ class Assembler:
         part = self._calls.get(event.index)
         if part is None:
             part = self._calls[event.index] = _CallPart()
-            self._order.append(part)
+            self._begin(part)
         part.id = part.id or event.id
         part.name = part.name or event.name
         part.custom = part.custom or event.custom
@@ -284,25 +279,31 @@ class Assembler:
         part = self._calls.get(event.index) or self._text(event.index)
         part.payload = event.payload
 
+    def _begin(self, part: _Open) -> None:
+        if len(self._order) >= MAX_PARTS:
+            message = f"the answer exceeds {MAX_PARTS:,} parts"
+            raise AttemptFailed(Failure(kind="provider", reason="too_large", message=message))
+        self._order.append(part)
+
     def _text(self, index: int) -> _TextPart:
         part = self._texts.get(index)
         if part is None:
             part = self._texts[index] = _TextPart()
-            self._order.append(part)
+            self._begin(part)
         return part
 
     def _refusal(self, index: int) -> _RefusalPart:
         part = self._refusals.get(index)
         if part is None:
             part = self._refusals[index] = _RefusalPart()
-            self._order.append(part)
+            self._begin(part)
         return part
 
     def _thought(self, index: int) -> _ReasoningPart:
         part = self._thoughts.get(index)
         if part is None:
             part = self._thoughts[index] = _ReasoningPart()
-            self._order.append(part)
+            self._begin(part)
         return part
 
     def _end(self, index: int) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import re
 
-from attrs import frozen
+import msgspec
 
 MAX_EVENT_BYTES = 16 * 2**20
 
+_WHOLE_EVENT = re.compile(rb"(?:event: ?(.*)\n)?data: ?(.*)\n\n")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
 
 
-@frozen
-class SseEvent:
-    """Hold one server-sent event.
+class SseEvent(msgspec.Struct, frozen=True, gc=False):
+    """Hold one server-sent event; a struct, since there is one for each piece of an answer.
 
     Attributes:
         data: the data lines, joined with line feeds.
@@ -65,10 +65,31 @@ class SseParser:
             data = data.removeprefix(b"\n")
         if self.overflowed or not data:
             return []
+        found: list[SseEvent] = []
+        if self._at_start or b"\r" in data or len(data) > self._limit:
+            self._feed_lines(data, found)
+            return found
+        # Nearly every event is one line of data, perhaps after one with its name, and is read as a whole; what is
+        # anything else is read line by line, up to the end of that event.
+        start = 0
+        while start < len(data) and not self.overflowed:
+            event = None if self._pieces or self._data or self._event else _WHOLE_EVENT.match(data, start)
+            if event is not None:
+                name, value = event.groups()
+                found.append(SseEvent(value, name.decode("utf-8", "replace") if name else "", self._id))
+                start = event.end()
+            else:
+                end = data.find(b"\n\n", start) + 2
+                end = end if end > 1 else len(data)
+                self._feed_lines(data[start:end], found)
+                start = end
+        return found
+
+    def _feed_lines(self, data: bytes, found: list[SseEvent]) -> None:
+        """Take bytes line by line, wherever they are cut, and add the events that they complete."""
         lines = _LINE_END.split(data) if b"\r" in data else data.split(b"\n")
         self._after_cr = data.endswith(b"\r")
         last = lines.pop()
-        found: list[SseEvent] = []
         for line in lines:
             if self._pieces:
                 line = b"".join((*self._pieces, line))
@@ -76,14 +97,13 @@ class SseParser:
                 self._pending = 0
             event = self._take(line)
             if self.overflowed:
-                return found
+                return
             if event is not None:
                 found.append(event)
         if last:
             self._pieces.append(last)
             self._pending += len(last)
             self.overflowed = self._pending + self._data_size + self._stray_size > self._limit
-        return found
 
     def close(self) -> SseEvent | None:
         """Take the end of the body; give the event that it left unfinished, if there is one."""

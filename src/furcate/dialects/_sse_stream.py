@@ -61,11 +61,12 @@ class SseStream:
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Take the next bytes and give the events that they complete."""
         events: list[StreamEvent] = []
-        if self.done:
+        answer = self._answer
+        if answer.done:
             return events
         for event in self._sse.feed(data):
-            events.extend(self._take(event))
-            if self.done:
+            events += self._take(event)
+            if answer.done:
                 return events
         if self._sse.overflowed:
             events.extend(self._answer.stop_short(_TOO_LARGE))
@@ -103,8 +104,11 @@ class SseStream:
         return self._answer.stop_short(stream_failure(error)) if error else []
 
 
-def decode_body(body: bytes, stream: SseStream, whole: Callable[[bytes], list[StreamEvent]]) -> list[StreamEvent]:
+def decode_body(
+    body: bytes, begin: Callable[[], StreamedAnswer], whole: Callable[[bytes], list[StreamEvent]]
+) -> list[StreamEvent]:
     """Decode an answer that was asked for in one piece, also where the server streams it all the same."""
     if body.lstrip().startswith((b"data:", b"event:", b":")):
+        stream = SseStream(begin(), whole)
         return stream.feed(body) + stream.finish()
     return whole(body)

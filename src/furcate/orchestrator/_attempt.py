@@ -29,15 +29,16 @@ from furcate.primitives._stream import (
 )
 from furcate.primitives._usage import Usage
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
-from furcate.transport import Call, ProviderCall, ReplayedCall, Transport, Transported
+from furcate.transport import Call, ProviderCall, Quiet, ReplayedCall, Transport, Transported
 
 _MOST_BODY_BYTES = 64 * 1024 * 1024
 _MOST_ERROR_BYTES = 256 * 1024
 _MOST_STREAM_BYTES = 256 * 1024 * 1024
-_MOST_PARTS = 10_000
 
 NO_CONTENT = (ResponseStarted, UsageReported, Noticed, Stopped, StreamFailed)
 """The stream events that show nothing of an answer."""
+
+_NOTHING_SAID = Message("assistant", ())
 
 
 @frozen
@@ -56,6 +57,9 @@ class AttemptRun:
         failure: why it gave no completed answer, once that is known.
         content_shown: whether content was handed on.
         replayed: whether the answer was read from a record, and the provider not asked.
+        started_s: the moment on the event loop's clock at which it was begun.
+        request_id: the attempt's own identity: a repeated attempt is another request.
+        at_hand: how many further events have arrived already, so that the next one comes without waiting.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class AttemptRun:
         self._wire = wire
         self._call = call
         self._run_id = run_id
+        self.request_id = request_id(run_id, number)
         self._number = number
         self._purpose = purpose
         self._waited_s = waited_s
@@ -83,20 +88,16 @@ class AttemptRun:
         self._ended = False
         self._key: str | None = None
         self._streamed_bytes = 0
-        self._started_s = anyio.current_time()
+        self.started_s = anyio.current_time()
         self._first_event_s: float | None = None
-        self._progress_s = self._started_s
+        self._progress_s = self.started_s
         self._status: RunStatus = "cancelled"
         self.assembler = Assembler()
-        self.message = Message("assistant", ())
+        self.message = _NOTHING_SAID
         self.failure: Failure | None = None
         self.content_shown = False
         self.replayed = False
-
-    @property
-    def request_id(self) -> str:
-        """The attempt's own identity: a repeated attempt is another request."""
-        return request_id(self._run_id, self._number)
+        self.at_hand = 0
 
     def started(self) -> AttemptStarted:
         """Make the observation that the attempt begins."""
@@ -127,16 +128,18 @@ class AttemptRun:
         try:
             async with await self._call_of(transport, address, credential, tape=tape) as call:
                 self._progress_s = anyio.current_time()
-                with self._limit() as scope:
+                with anyio.CancelScope(deadline=self._deadline_s()) as scope:
                     head = await call.begin()
-                self._check(scope)
+                if scope.cancelled_caught:
+                    raise AttemptFailed(self._late())
                 if head.status != 200:
                     raise AttemptFailed(await self._refusal(call, head))
                 while (batch := await self._next_events(call)) is not None:
+                    self.at_hand = len(batch)
                     for event in batch:
                         self._take(event)
                         yield event
-                    if batch:
+                    if batch and not self._ended:
                         self._progress_s = anyio.current_time()
             if self.assembler.stop is None:
                 raise AttemptFailed(_CUT_OFF)
@@ -146,6 +149,7 @@ class AttemptRun:
         except AttemptFailed as error:
             self._status = "failed"
             self.failure = error.failure
+            self.at_hand = 0
             await tape.keep(error.failure)
             raise
         except Exception:
@@ -212,53 +216,49 @@ class AttemptRun:
         return events
 
     def _take(self, event: StreamEvent) -> None:
+        self.at_hand -= 1
         self.assembler.add(event)
-        if self.assembler.parts > _MOST_PARTS:
-            raise AttemptFailed(_too_large(f"{_MOST_PARTS:,} parts"))
-        if isinstance(event, StreamFailed):
+        if type(event) is StreamFailed:
             raise AttemptFailed(event.failure)
-        if isinstance(event, NO_CONTENT):
-            return
-        self.content_shown = True
-        if self._first_event_s is None:
-            self._first_event_s = anyio.current_time() - self._started_s
+        if not self.content_shown and not isinstance(event, NO_CONTENT):
+            self.content_shown = True
+            self._first_event_s = anyio.current_time() - self.started_s
 
     async def _body(self, call: Call, most_bytes: int) -> bytes:
         chunks, size = [], 0
-        while chunk := await self._receive(call):
+        while not call.at_end and (chunk := await self._receive(call)):
             chunks.append(chunk)
             size += len(chunk)
             if size > most_bytes:
                 raise AttemptFailed(_too_large(f"{most_bytes:,} bytes"))
-            if not self._wire.stream:
+            if not self._wire.stream and not call.at_end:
                 self._progress_s = anyio.current_time()
         return b"".join(chunks)
 
     async def _receive(self, call: Call) -> bytes:
-        with self._limit() as scope:
-            data = await call.receive()
-        self._check(scope)
-        return data
+        try:
+            return await call.receive(self._deadline_s())
+        except Quiet:
+            raise AttemptFailed(self._late()) from None
 
-    def _limit(self) -> anyio.CancelScope:
-        """Open the scope that ends this wait: no content for too long, or the attempt as a whole too long."""
+    def _deadline_s(self) -> float:
+        """Give the moment at which waiting ends: no content for too long, or the attempt as a whole too long."""
         quiet_s = self._limits.first_event_s if self._first_event_s is None else self._limits.idle_s
         deadline = inf if quiet_s is None else self._progress_s + quiet_s
         if self._limits.total_s is not None:
-            deadline = min(deadline, self._started_s + self._limits.total_s)
-        return anyio.CancelScope(deadline=deadline)
+            deadline = min(deadline, self.started_s + self._limits.total_s)
+        return deadline
 
-    def _check(self, scope: anyio.CancelScope) -> None:
-        if not scope.cancelled_caught:
-            return
-        spent_s = anyio.current_time() - self._started_s
+    def _late(self) -> Failure:
+        """Say which time limit is over."""
+        spent_s = anyio.current_time() - self.started_s
         if self._limits.total_s is not None and spent_s >= self._limits.total_s:
             reason, text = "total_timeout", f"no complete answer within total_s = {self._limits.total_s:g} s"
         elif self._first_event_s is None:
             reason, text = "first_event_timeout", f"no content within first_event_s = {self._limits.first_event_s:g} s"
         else:
             reason, text = "idle_timeout", f"the answer fell silent for idle_s = {self._limits.idle_s:g} s"
-        raise AttemptFailed(Failure(kind="timeout", reason=reason, message=text))
+        return Failure(kind="timeout", reason=reason, message=text)
 
     async def _auth(self, credential: Credential, target: Address) -> SecretHeaders:
         # No local variable ever holds the key here: tools that show them with a traceback would show it.
@@ -315,7 +315,7 @@ class AttemptRun:
             request_id=self.request_id,
             status=self._status,
             waited_s=self._waited_s,
-            duration_s=anyio.current_time() - self._started_s,
+            duration_s=anyio.current_time() - self.started_s,
             first_event_s=self._first_event_s,
             body_sha256=self._wire.body_sha256,
             usage=self.usage,

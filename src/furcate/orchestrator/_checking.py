@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from furcate.orchestrator._policy import CHECKED_STOPS
 from furcate.primitives._observations import ValidationStatus
 from furcate.primitives._result import Fault, Validation
 from furcate.primitives._wire import StopReason
-from furcate.validation import Checker
+
+if TYPE_CHECKING:
+    from furcate.validation import Checker
 
 
 class Checks:

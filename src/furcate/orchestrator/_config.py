@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -162,6 +161,9 @@ def _load(path: Path, beside: Collection[str], dialects: Collection[str]) -> tup
 
 def read_toml(report: Report, path: Path) -> dict[str, Any] | None:
     """Read a TOML file; None where it cannot be read, and what is wrong with it goes to the report."""
+    # Engines that are made without a file do not wait for it.
+    import tomllib  # noqa: PLC0415
+
     try:
         return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:

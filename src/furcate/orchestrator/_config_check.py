@@ -12,14 +12,12 @@ from attrs import frozen
 
 from furcate.dialects._server_tools import CAPABILITIES, spelling
 from furcate.orchestrator._config_read import Report, guess
-from furcate.orchestrator._prompts import template_fault
+from furcate.orchestrator._later import check_schema, compile_contract, template_fault
 from furcate.primitives._checks import WIRE_NAME
 from furcate.primitives._errors import SchemaError
 from furcate.primitives._resources import Backend, Cache, Profile, Prompt
 from furcate.primitives._settings import Tool
 from furcate.primitives._wire import ChatSwitches, UnknownContent
-from furcate.validation import compile_contract
-from furcate.validation._schema import compile_schema
 
 TEXT_ROLES = ("system", "developer", "user", "assistant")
 KINDS = ("remote", "embedded")
@@ -163,7 +161,7 @@ def check_tool(place: Place, tool: Tool) -> None:
     if not WIRE_NAME.fullmatch(tool.name):
         place.wrong("", f"{tool.name!r} is no tool name", "use 1 to 64 letters, digits, _ and -")
     try:
-        compile_schema(tool.parameters)
+        check_schema(tool.parameters)
     except SchemaError as error:
         place.wrong("parameters", str(error), "describe the arguments with a JSON Schema")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import date, time
@@ -123,6 +122,9 @@ def guess(name: str, known: Iterable[str], what: str) -> str:
         what: how to call them, in the plural.
     """
     names = list(known)
+    # Loaded where something is misspelt.
+    import difflib  # noqa: PLC0415
+
     close = difflib.get_close_matches(name, names, n=1)
     listing = f"{what}: {', '.join(names) or 'none'}"
     return f"did you mean {close[0]!r}? ({listing})" if close else listing

@@ -33,7 +33,7 @@ from furcate.orchestrator._config_read import (
     whole,
     wire_name,
 )
-from furcate.orchestrator._prompts import template_fault
+from furcate.orchestrator._later import template_fault
 from furcate.primitives._contract import Contract
 from furcate.primitives._errors import SchemaError
 from furcate.primitives._message import CacheHint

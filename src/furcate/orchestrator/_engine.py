@@ -16,7 +16,8 @@ from furcate.admission import AdmissionStatistics, Gate, Share
 from furcate.dialects import dialect_named
 from furcate.orchestrator._config import Resources, check_resources, load_config
 from furcate.orchestrator._embedded import Server, embedded_server
-from furcate.orchestrator._execute import Means, Run, encode_ahead
+from furcate.orchestrator._encoding import encode_ahead
+from furcate.orchestrator._execute import Means, Run
 from furcate.orchestrator._health import Health
 from furcate.orchestrator._plan import Plan, make_plan, named
 from furcate.orchestrator._prepared import Prepared
@@ -97,6 +98,7 @@ class Engine:
         self._listeners = Listeners(checked_listeners(observers))
         self._health = {name: Health(backend, self._listeners) for name, backend in resources.backends.items()}
         self._servers: dict[str, Server] = {}
+        self._addresses: dict[str, Callable[[], Awaitable[Address]]] = {}
         self._runtime_id = uuid4().hex
         self._share: Share | None = None
         self._calls: CallLog | None = None
@@ -123,7 +125,7 @@ class Engine:
         transport = make_transport(self._resources.transport)
         await transport.__aenter__()
         self._primer.forget()
-        if any(backend.kind == "remote" for backend in self._resources.backends.values()):
+        if any(_speaks_tls(backend) for backend in self._resources.backends.values()):
             transport.warm_up()
         self._state.loop = anyio.lowlevel.current_token()
         self._state.transport = transport
@@ -224,12 +226,11 @@ class Engine:
             if backend.name not in self._servers:
                 self._servers[backend.name] = embedded_server()
             return self._servers[backend.name].address
-        address = Address(backend.base_url or dialect_named(backend.dialect).default_base_url)
-
-        async def look_up() -> Address:
-            return address
-
-        return look_up
+        if backend.name not in self._addresses:
+            self._addresses[backend.name] = _fixed(
+                Address(backend.base_url or dialect_named(backend.dialect).default_base_url)
+            )
+        return self._addresses[backend.name]
 
     def statistics(self) -> Mapping[str, AdmissionStatistics]:
         """Count places and waiters of every backend, and tell what holds them up, by the backend's name."""
@@ -272,3 +273,15 @@ class Engine:
             UnknownNameError: there is none of that name.
         """
         return named(self._resources.backends, "backend", name)
+
+
+def _fixed(address: Address) -> Callable[[], Awaitable[Address]]:
+    async def look_up() -> Address:
+        return address
+
+    return look_up
+
+
+def _speaks_tls(backend: Backend) -> bool:
+    # The dialects' own addresses do; loading certificates for a server that needs none takes hundredths of a second.
+    return backend.kind == "remote" and (backend.base_url is None or backend.base_url.lower().startswith("https:"))

@@ -11,20 +11,21 @@ from __future__ import annotations
 import hashlib
 import logging
 import random
+import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from math import inf
-from uuid import uuid4
 
 import anyio
 import attrs
 from attrs import frozen
 
 from furcate.admission import Lease, Share
-from furcate.dialects import Dialect
+from furcate.dialects import Dialect, dialect_named
 from furcate.orchestrator._answering import Answer
 from furcate.orchestrator._attempt import AttemptRun, Credential, finished, request_id
 from furcate.orchestrator._checking import Checks
+from furcate.orchestrator._encoding import Encoded, encode_ahead, origin_of
 from furcate.orchestrator._health import Health
 from furcate.orchestrator._plan import Plan
 from furcate.orchestrator._policy import (
@@ -44,10 +45,9 @@ from furcate.orchestrator._policy import (
 )
 from furcate.orchestrator._scopes import current_scope
 from furcate.orchestrator._spending import Expense, count, estimated_tokens
-from furcate.orchestrator._tape import Tape
+from furcate.orchestrator._tape import NO_TAPE, Tape
 from furcate.orchestrator._telling import Ending, Listeners, activity_changed, content_sent, run_finished, run_started
 from furcate.primitives._calls import CallLog
-from furcate.primitives._content import Origin
 from furcate.primitives._errors import BudgetExceededError, ProviderError, RequestError
 from furcate.primitives._exchange import Exchange
 from furcate.primitives._message import Message
@@ -60,7 +60,7 @@ from furcate.primitives._receipt import Failed
 from furcate.primitives._result import Attempt, Fault, Result
 from furcate.primitives._stream import AttemptRestarted, HostedTransition, Stopped, StreamEvent
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ModelCall, WireRequest
-from furcate.transport import Transport, TransportService, native_sha256, partition_reasoning
+from furcate.transport import Transport, TransportService, native_sha256
 from furcate.validation import repair_note
 
 _log = logging.getLogger("furcate")
@@ -97,36 +97,22 @@ class _Step:
     tries: int = 0
 
 
-def origin_of(plan: Plan) -> Origin:
-    """Give the tag of the state that a plan's answers bring."""
-    return Origin(plan.backend.provider, plan.backend.dialect, plan.call.model)
-
-
-def encode_ahead(call: ModelCall, plan: Plan, dialect: Dialect) -> WireRequest:
-    """Encode a call of a plan as its provider may see it.
-
-    Raises:
-        RequestError: the dialect cannot carry it, or it holds foreign state where none may be.
-    """
-    parted = partition_reasoning(call.history, origin_of(plan))
-    return dialect.encode(attrs.evolve(call, history=parted.history))
-
-
 class Run:
     """Execute a plan once.
 
     Attributes:
         id: the run's id.
         result: what came of it, once `events` has ended normally.
-        began: called with each event from the first piece of the answer on, before anybody sees it.
+        began: called with each event from the first piece of the answer on, before anybody sees it; None calls nobody.
     """
 
     def __init__(self, plan: Plan, means: Means, *, scope_id: str | None, streamed: bool) -> None:
         # Encoded before anything is queued for: a request that cannot be written never takes a place.
-        self._encoded = (plan.call, encode_ahead(plan.call, plan, means.dialect))
-        self.id = means.calls.begin(_key(self._encoded[1], plan)) if means.calls is not None else uuid4().hex
+        self._encoded = encode_ahead(plan.call, plan, means.dialect)
+        calls = means.calls
+        self.id = secrets.token_hex(16) if calls is None else calls.begin(_key(self._encoded.wire, plan))
         self.result: Result | None = None
-        self.began: Callable[[], None] = _nobody_waits
+        self.began: Callable[[], None] | None = None
         self._plan = plan
         self._means = means
         self._scope_id = scope_id or current_scope.get()
@@ -147,6 +133,11 @@ class Run:
     def recorded(self) -> bool:
         """Whether its first answer is there already, so that the provider will not read its request."""
         return not self._attempts and self._tape(self._plan.call).recorded is not None
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether the next event has arrived already, so that it comes without waiting."""
+        return self._latest is not None and self._latest.at_hand > 0
 
     @property
     def partial(self) -> Message | None:
@@ -177,12 +168,16 @@ class Run:
             ProviderError: no attempt gave a completed answer.
             BudgetExceededError: a budget of the request is used up; nothing was sent.
         """
-        started_s = anyio.current_time()
-        self._means.listeners.tell(run_started(self._plan, self.id, scope_id=self._scope_id, base_url=self._base_url()))
+        listeners = self._means.listeners
+        started_s = 0.0
+        if listeners.heard:
+            started_s = anyio.current_time()
+            listeners.tell(run_started(self._plan, self.id, scope_id=self._scope_id, base_url=_base_url(self._plan)))
         ending = Ending("cancelled")
         try:
             # In the step in which the run begins: of many that begin at once, none finds what another has taken.
-            self._expense.reserve(self._plan.request.budgets, self._estimate())
+            if self._plan.request.budgets:
+                self._expense.reserve(self._plan.request.budgets, self._estimate())
             async with aclosing(self._attempt_until_done()) as events:
                 async for event in events:
                     yield event
@@ -190,7 +185,7 @@ class Run:
             ending = Ending("succeeded", validation=self.result.validation.status, stop=self.result.stop_reason)
         except AttemptFailed as error:
             ending = Ending("failed", error.failure.kind, error.failure.reason)
-            raise self._error(error.failure) from error
+            raise _error(self, error.failure) from error
         except BudgetExceededError:
             ending = Ending("failed", reason="budget")
             raise
@@ -199,9 +194,9 @@ class Run:
             raise
         finally:
             self._expense.settle()
-            took_s = anyio.current_time() - started_s
-            end = run_finished(self._plan, self.id, ending, attempts=self._attempts, duration_s=took_s)
-            self._means.listeners.tell(end)
+            if listeners.heard:
+                took_s = anyio.current_time() - started_s
+                listeners.tell(run_finished(self._plan, self.id, ending, attempts=self._attempts, duration_s=took_s))
 
     async def _attempt_until_done(self) -> AsyncGenerator[StreamEvent, None]:
         """Send the call, and what follows from it, until a decision ends the run; each pass holds one lease."""
@@ -212,7 +207,7 @@ class Run:
                 await anyio.sleep(pause.after_s)
             async with self._place(step, front=pause is not None) as lease:
                 while True:
-                    step = attrs.evolve(step, tries=step.tries + 1)
+                    step = _Step(step.call, step.purpose, step.tries + 1)
                     if step.purpose == "repair" and step.tries == 1 and self._streamed:
                         yield AttemptRestarted(len(self._attempts) + 1, step.purpose)
                     attempt = self._begin(step, lease)
@@ -223,8 +218,10 @@ class Run:
                         events = attempt.events(self._means.transport, self._means.address, key, tape=tape)
                         async with aclosing(events):
                             async for event in events:
-                                self._notice(event, attempt)
-                                yield event
+                                if self.began is not None or type(event) is HostedTransition:
+                                    self._notice(event, attempt)
+                                if self._streamed:
+                                    yield event
                     except AttemptFailed as error:
                         failed = error
                     finally:
@@ -241,9 +238,9 @@ class Run:
             pause = None if following is not None else self._pause(decision, attempt, failed)
 
     def _notice(self, event: StreamEvent, attempt: AttemptRun) -> None:
-        if attempt.content_shown:
+        if self.began is not None and attempt.content_shown:
             self.began()
-        if type(event) is HostedTransition:
+        if type(event) is HostedTransition and self._means.listeners.heard:
             self._means.listeners.tell(activity_changed(self.id, len(self._attempts) + 1, event))
 
     def _place(self, step: _Step, *, front: bool) -> AbstractAsyncContextManager[Lease]:
@@ -254,15 +251,17 @@ class Run:
         return gate.lease(front=front, tokens=self._estimate(), share=self._means.share)
 
     def _tape(self, call: ModelCall) -> Tape:
+        if self._means.calls is None:
+            return NO_TAPE
         number = len(self._attempts) + 1
-        return Tape(self._means.calls, self.id, number=number, body_sha256=self._encode(call).body_sha256)
+        return Tape(self._means.calls, self.id, number=number, body_sha256=self._encode(call).wire.body_sha256)
 
     def _follow(self, decision: Decision, step: _Step, attempt: AttemptRun) -> _Step | None:
         """Give what goes out next on the same lease; None where the lease is to go back."""
         if isinstance(decision, Repair):
             self._answer.restart()
             # It was encoded to see whether it can be sent at all.
-            return _Step(self._encoded[0], "repair")
+            return _Step(self._encoded.call, "repair")
         if isinstance(decision, Resume):
             self._latest = None
             return _Step(self._answer.paused(step.call, attempt.message), "resume")
@@ -272,16 +271,17 @@ class Run:
 
     def _begin(self, step: _Step, lease: Lease) -> AttemptRun:
         number = len(self._attempts) + 1
-        if self._first_sent_s is None:
-            self._first_sent_s = anyio.current_time()
-        wire = self._encode(step.call)
+        encoded = self._encode(step.call)
         begun = self._service.begin(
-            step.call, request_id=request_id(self.id, number), native_request_sha256=self._native_sha256
+            step.call,
+            request_id=request_id(self.id, number),
+            native_request_sha256=self._native_sha256,
+            parted=encoded.parted,
         )
         if lease is self._lease_used:
             lease.begin_again(tokens=self._estimate())
         attempt = AttemptRun(
-            wire,
+            encoded.wire,
             begun,
             run_id=self.id,
             number=number,
@@ -291,30 +291,26 @@ class Run:
             backend=self._plan.backend,
             dialect=self._means.dialect,
         )
+        if self._first_sent_s is None:
+            self._first_sent_s = attempt.started_s
         self._lease_used = lease
         self._latest = attempt
-        self._means.listeners.tell(attempt.started())
+        if self._means.listeners.heard:
+            self._means.listeners.tell(attempt.started())
         if self._means.listeners.read_content:
             self._means.listeners.tell_content(
                 content_sent(self.id, number, self._plan.parent, asked=step.call.history, sent=begun.request.history)
             )
         return attempt
 
-    def _base_url(self) -> str | None:
-        backend = self._plan.backend
-        if backend.kind == "embedded":
-            return None
-        return backend.base_url or self._means.dialect.default_base_url
-
-    def _encode(self, call: ModelCall) -> WireRequest:
+    def _encode(self, call: ModelCall) -> Encoded:
         # A retry sends the very bytes that failed.
-        if self._encoded[0] is not call:
-            self._encoded = (call, encode_ahead(call, self._plan, self._means.dialect))
-        return self._encoded[1]
+        if self._encoded.call is not call:
+            self._encoded = encode_ahead(call, self._plan, self._means.dialect)
+        return self._encoded
 
     def _estimate(self) -> int:
-        call, wire = self._encoded
-        return estimated_tokens(wire, call)
+        return estimated_tokens(self._encoded.wire, self._encoded.call)
 
     def _elapsed_s(self) -> float:
         return 0.0 if self._first_sent_s is None else anyio.current_time() - self._first_sent_s
@@ -332,7 +328,8 @@ class Run:
         if brought_message is not None and self._means.listeners.read_content:
             told = ContentReceived(run_id=self.id, number=record.number, message=brought_message)
             self._means.listeners.tell_content(told)
-        self._means.listeners.tell(finished(self.id, record))
+        if self._means.listeners.heard:
+            self._means.listeners.tell(finished(self.id, record))
         brought = brought_message is not None
         counted = count(record, brought=brought)
         if attempt.replayed:
@@ -358,7 +355,7 @@ class Run:
         if attempt.assembler.paused:
             resumes = sum(1 for record in self._attempts if record.purpose == "resume")
             return after_pause(resumes_left=plan.backend.retry.resumes - resumes)
-        stop = self._stop(attempt).reason
+        stop = _stop(attempt).reason
         faults = self._checks.check(stop, self._message(attempt).text)
         repairs = plan.contract.repairs if plan.contract is not None else 0
         used = sum(1 for record in self._attempts if record.purpose == "repair" and record.status == "succeeded")
@@ -366,11 +363,6 @@ class Run:
         if isinstance(decision, Repair) and not self._sendable(self._repaired(step.call, attempt, decision.faults)):
             return Done()
         return decision
-
-    def _stop(self, attempt: AttemptRun) -> Stopped:
-        stop = attempt.assembler.stop
-        assert stop is not None, "an attempt without failure has stopped"
-        return stop
 
     def _message(self, attempt: AttemptRun) -> Message:
         return self._answer.whole(attempt.message)
@@ -416,7 +408,7 @@ class Run:
         exchange = None
         if plan.capture:
             exchange = Exchange(
-                plan.call.history.extend((message,)),
+                plan.call.history.answered(message),
                 self.id,
                 plan.parent.run_id if plan.parent is not None else None,
                 self._means.listeners.carrier(self.id),
@@ -424,26 +416,36 @@ class Run:
         return Result(
             run_id=self.id,
             message=message,
-            stop_reason=self._stop(attempt).reason,
-            stop_detail=self._stop(attempt).detail,
-            validation=self._checks.validation(self._stop(attempt).reason if attempt.failure is None else None),
+            stop_reason=_stop(attempt).reason,
+            stop_detail=_stop(attempt).detail,
+            validation=self._checks.validation(_stop(attempt).reason if attempt.failure is None else None),
             usage=usage_of(self._attempts),
             attempts=tuple(self._attempts),
             exchange=exchange,
         )
 
-    def _error(self, failure: Failure) -> ProviderError:
-        return ProviderError(
-            failure,
-            run_id=self.id,
-            attempts=tuple(self._attempts),
-            usage=usage_of(self._attempts),
-            partial=self.partial,
-        )
+
+def _stop(attempt: AttemptRun) -> Stopped:
+    stop = attempt.assembler.stop
+    assert stop is not None, "an attempt without failure has stopped"
+    return stop
 
 
-def _nobody_waits() -> None:
-    """Hear that an answer began, and do nothing."""
+def _error(run: Run, failure: Failure) -> ProviderError:
+    return ProviderError(
+        failure,
+        run_id=run.id,
+        attempts=tuple(run._attempts),
+        usage=usage_of(run._attempts),
+        partial=run.partial,
+    )
+
+
+def _base_url(plan: Plan) -> str | None:
+    backend = plan.backend
+    if backend.kind == "embedded":
+        return None
+    return backend.base_url or dialect_named(backend.dialect).default_base_url
 
 
 def _key(wire: WireRequest, plan: Plan) -> bytes:

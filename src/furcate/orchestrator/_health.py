@@ -85,12 +85,13 @@ class Health:
             record: the attempt.
             counted: the tokens that it used.
         """
-        if counted.sure:
+        if counted.sure and self._backend.tokens_per_minute is not None:
             lease.correct(counted.tokens)
         failure = record.failure
         before = self.gate.limit
         if failure is None and record.status == "succeeded":
-            lease.succeeded()
+            if before < self._backend.capacity:
+                lease.succeeded()  # a place more may be tried
         elif failure is not None and failure.reason in _ASKED_TOO_MUCH:
             lease.throttled()
         if failure is not None and failure.wait_s is not None:

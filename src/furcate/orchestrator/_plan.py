@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import field, frozen
 
 from furcate.orchestrator._config import Resources
-from furcate.orchestrator._prompts import render
+from furcate.orchestrator._later import compile_contract, render
 from furcate.primitives._checks import check_instance
 from furcate.primitives._contract import Contract
 from furcate.primitives._describe import portable
@@ -31,7 +31,9 @@ from furcate.primitives._resources import Backend, CredentialSource, Profile, Pr
 from furcate.primitives._settings import Settings, Tool
 from furcate.primitives._tool_turns import check_tool_turns
 from furcate.primitives._wire import ModelCall
-from furcate.validation import Checker, compile_contract
+
+if TYPE_CHECKING:
+    from furcate.validation import Checker
 
 _Thing = TypeVar("_Thing")
 

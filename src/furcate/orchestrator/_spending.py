@@ -46,9 +46,14 @@ def count(record: Attempt, *, brought: bool) -> Counted:
     if turned_away(record):
         return Counted(0, True)
     usage = record.usage
-    parts = (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens)
+    tokens = (
+        (usage.input_tokens or 0)
+        + (usage.cache_read_tokens or 0)
+        + (usage.cache_write_tokens or 0)
+        + (usage.output_tokens or 0)
+    )
     known = usage.input_tokens is not None and usage.output_tokens is not None and not usage.lower_bounds
-    return Counted(sum(part or 0 for part in parts), known and not zero_with_output(usage, brought=brought))
+    return Counted(tokens, known and not zero_with_output(usage, brought=brought))
 
 
 def zero_with_output(usage: Usage, *, brought: bool) -> bool:
@@ -84,6 +89,8 @@ class Expense:
 
     def settle(self) -> None:
         """Tell the budgets what the run used."""
+        if not self._reservations:
+            return
         tokens = sum(one.tokens for one in self._counted if one.sure)
         unsure = tuple(one.tokens for one in self._counted if not one.sure)
         for reservation in self._reservations:

@@ -69,7 +69,8 @@ class Stream:
         if self._state != "entered":
             raise MisuseError("read a stream inside 'async with engine.stream(...) as stream'")
         try:
-            if anyio.get_current_task().id == self._owner:
+            # Whose task this is matters where it has to wait; asking for that costs more than all else here.
+            if self._run.at_hand or anyio.get_current_task().id == self._owner:
                 return await anext(self._events)
             return await self._next_elsewhere()
         except RuntimeError as error:

@@ -41,3 +41,7 @@ class Tape:
         """Keep how the attempt ended. Cancelled, it is kept or it is not, never half."""
         if self._log is not None and self._kept is not None:
             await self._log.keep(*self._place, self._kept.record(self._body_sha256, failure))
+
+
+NO_TAPE = Tape(None, "", number=0, body_sha256="")
+"""The place of any attempt where there is no log."""

@@ -36,6 +36,8 @@ def whole(minimum: int) -> Callable[[object, object, int], None]:
     """Make a validator for a whole number of at least `minimum`."""
 
     def check(_instance: object, attribute: object, value: int) -> None:
+        if type(value) is int and value >= minimum:
+            return
         check_whole(getattr(attribute, "name", "value"), value, minimum)
 
     return check

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attrs import field, frozen
 
 from furcate.primitives._describe import portable
 from furcate.primitives._history import History
-from furcate.primitives._json import FrozenMap, Plain
+from furcate.primitives._json import FrozenMap, Json, Plain
 from furcate.primitives._message import Message
 
 
 def _check_ending(_instance: object, _attribute: object, value: History) -> None:
     if value.last is None or value.last.role != "assistant":
         raise ValueError("an exchange ends in an assistant message")
+
+
+def _as_carrier(value: Mapping[str, Json]) -> FrozenMap:
+    # What cannot change is shared: few conversations carry anything, and very many may be held.
+    return value if type(value) is FrozenMap else FrozenMap(value)
+
+
+_NOTHING = FrozenMap()
 
 
 @frozen
@@ -31,7 +41,7 @@ class Exchange:
     history: History = field(validator=_check_ending)
     run_id: str
     parent_run_id: str | None = None
-    carrier: FrozenMap = field(factory=FrozenMap, converter=FrozenMap, repr=False)
+    carrier: FrozenMap = field(default=_NOTHING, converter=_as_carrier, repr=False)
 
     def __copy__(self) -> Exchange:
         return self

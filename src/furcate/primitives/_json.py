@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence
 from typing import TypeAlias, Union
 
 Json: TypeAlias = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
@@ -40,7 +40,13 @@ class FrozenMap(Mapping[str, Frozen]):
     __slots__ = ("_data",)
 
     def __init__(self, items: Mapping[str, Json] | None = None, path: str = "$") -> None:
-        self._data: dict[str, Frozen] = _freeze_object({} if items is None else items, path, 1)
+        # What is frozen already is shared, and an empty one is made with every request.
+        if items is None:
+            self._data: dict[str, Frozen] = {}
+        elif type(items) is FrozenMap:
+            self._data = items._data
+        else:
+            self._data = _freeze_object(items, path, 1)
 
     def __getitem__(self, key: str) -> Frozen:
         return self._data[key]
@@ -50,6 +56,10 @@ class FrozenMap(Mapping[str, Frozen]):
 
     def __len__(self) -> int:
         return len(self._data)
+
+    def items(self) -> ItemsView[str, Frozen]:
+        """Give the members; quicker than what a mapping inherits."""
+        return self._data.items()
 
     def __hash__(self) -> int:
         return hash(frozenset(self._data.items()))

@@ -29,6 +29,8 @@ def _as_messages(value: str | Message | Iterable[Message]) -> tuple[Message, ...
 
 
 def _as_paths(value: Mapping[str, str | Path] | Iterable[tuple[str, str | Path]]) -> tuple[tuple[str, Path], ...]:
+    if value == ():
+        return ()
     return tuple((name, Path(path)) for name, path in dict(value).items())
 
 

@@ -90,6 +90,8 @@ def as_tools(value: Iterable[Tool]) -> tuple[Tool, ...]:
     Raises:
         TypeError: one of them is no `Tool`.
     """
+    if value == ():
+        return ()
     if isinstance(value, Tool):
         raise TypeError("tools is a single furcate.Tool; give a list or tuple of them")
     tools = tuple(value)

@@ -1,6 +1,6 @@
 """The only network code: one HTTP call at a time, and what may be said of it afterwards."""
 
-from furcate.transport._call import Call, Transport
+from furcate.transport._call import Call, Quiet, Transport
 from furcate.transport._canonical import native_sha256, provider_request, provider_sha256
 from furcate.transport._choice import TRANSPORTS, TransportName, make_transport, quick_is_installed
 from furcate.transport._partition import Partition, partition_reasoning
@@ -13,6 +13,7 @@ __all__ = (
     "KeptCall",
     "Partition",
     "ProviderCall",
+    "Quiet",
     "ReplayedCall",
     "Transport",
     "TransportName",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import TracebackType
 from typing import Protocol
 
@@ -17,8 +18,16 @@ KEEP_ALIVE_S = 15.0
 """How long an idle connection is kept, in seconds."""
 
 
+class Quiet(Exception):
+    """Raised when nothing more of an answer has come in time."""
+
+
 class Call(Protocol):
     """What an attempt reads its answer from."""
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the answer's body is known to have ended, so that nothing is left to receive."""
 
     async def __aenter__(self) -> Call:
         """Begin to hold the call."""
@@ -36,10 +45,14 @@ class Call(Protocol):
                 request may have reached the server.
         """
 
-    async def receive(self) -> bytes:
+    async def receive(self, by_s: float = inf) -> bytes:
         """Give the next bytes of the answer's body, as many as have arrived; empty at its end.
 
+        Arguments:
+            by_s: the moment on the event loop's clock until which it waits for them.
+
         Raises:
+            Quiet: nothing came until then; the call is of no more use.
             AttemptFailed: the connection broke, or the body cannot be decompressed.
         """
 

@@ -50,7 +50,7 @@ def native_sha256(request: Request, parent: Exchange | None) -> bytes:
     prompt = request.prompt
     described: dict[str, Packed] = {
         "prompt": _prompt(prompt) if isinstance(prompt, Prompt) else prompt,
-        "vars": _plain(thaw(request.vars)),
+        "vars": _plain(thaw(request.vars)) if request.vars else {},
         "messages": [_message(message) for message in request.messages],
         "profile": request.profile,
         "contract": _contract(request.contract),
@@ -89,10 +89,8 @@ def provider_request(call: ModelCall) -> list[bytes]:
         "tools": [_tool(tool) for tool in call.tools],
     }
     pieces = [b"\x87", _ENCODER.encode("messages"), _array_header(len(call.history))]
-    pieces.extend(node.memo(_PACKED, _pack) for node in call.history.nodes())
-    for name, value in rest.items():
-        pieces.append(_ENCODER.encode(name))
-        pieces.append(_ENCODER.encode(value))
+    pieces.extend([node.memo(_PACKED, _pack) for node in call.history.nodes()])
+    pieces.append(_ENCODER.encode(rest)[1:])  # its members without its head, which is that of the whole
     return pieces
 
 
@@ -204,7 +202,7 @@ def _settings(settings: Settings) -> Packed:
         "seed": settings.seed,
         "stop": list(settings.stop),
         "reasoning_effort": settings.reasoning_effort,
-        "extra_body": _plain(thaw(settings.extra_body)),
+        "extra_body": _plain(thaw(settings.extra_body)) if settings.extra_body else {},
     }
 
 

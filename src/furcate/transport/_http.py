@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
+from math import inf
 from types import TracebackType
 from typing import Protocol
 
@@ -16,7 +17,7 @@ import httpx2
 
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
-from furcate.transport._call import CLOSE_S, DRAIN_S
+from furcate.transport._call import CLOSE_S, DRAIN_S, Quiet
 from furcate.transport._head import head_of
 from furcate.transport._pools import Pool, Pools
 from furcate.transport._unanswered import (
@@ -160,14 +161,29 @@ class HttpCall:
         self._chunks = response.aiter_bytes()
         return head_of(response.status_code, response.headers.multi_items())
 
-    async def receive(self) -> bytes:
+    @property
+    def at_end(self) -> bool:
+        """Whether the body is known to have ended."""
+        return self._ended
+
+    async def receive(self, by_s: float = inf) -> bytes:
         """Give the next bytes of the answer's body; empty at its end.
 
+        Arguments:
+            by_s: the moment on the event loop's clock until which it waits for them.
+
         Raises:
+            Quiet: nothing came until then.
             AttemptFailed: the connection broke, or the body cannot be decompressed.
         """
         if self._chunks is None or self._ended:
             return b""
+        with anyio.CancelScope(deadline=by_s):
+            return await self._next()
+        raise Quiet
+
+    async def _next(self) -> bytes:
+        assert self._chunks is not None
         try:
             async for chunk in self._chunks:
                 if chunk:

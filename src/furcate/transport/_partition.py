@@ -57,6 +57,7 @@ class _Share:
     payloads: int
 
 
+_CLEAN: MemoKey[list[Origin]] = MemoKey("origins to which nothing so far is foreign")
 _SHARES: MemoKey[dict[tuple[Origin, bool], _Share]] = MemoKey("partition")
 
 
@@ -66,6 +67,8 @@ def partition_reasoning(history: History, origin: Origin) -> Partition:
     Raises:
         ForeignReasoningState: the history ends in an open tool exchange that holds such state.
     """
+    if _is_clean(history, origin):
+        return Partition(history, 0, 0)
     flight = _flight(history)
     foreign = _foreign_in(flight, origin)
     if foreign:
@@ -88,6 +91,25 @@ def open_work(history: History, origin: Origin) -> tuple[HostedActivity, ...]:
     """Give the provider-run work that an answer of `origin` may end; what another provider runs does not end there."""
     opened = open_activities(history)
     return tuple(one for one in opened if one.payload is None or one.payload.provider == origin.provider)
+
+
+def _is_clean(history: History, origin: Origin) -> bool:
+    """Tell whether nothing in a history is foreign to an origin; what was found clean is not looked at again."""
+    pending: list[History] = []
+    node: History | None = history
+    while node is not None and origin not in node.memo(_CLEAN, _of_nobody):
+        pending.append(node)
+        node = node.parent
+    for node in reversed(pending):
+        share = _separate(node.added, origin, any_model=False)
+        if share.reasoning or share.payloads:
+            return False
+        node.memo(_CLEAN, _of_nobody).append(origin)
+    return True
+
+
+def _of_nobody(_node: History) -> list[Origin]:
+    return []
 
 
 def _flight(history: History) -> tuple[Message, ...]:
@@ -187,6 +209,8 @@ def _filtered(part: Part, origin: Origin, any_model: bool) -> tuple[Part, int, i
 
 
 def _filtered_text(part: Text, origin: Origin) -> tuple[Text, int, int]:
+    if part.payload is None and not part.attributions:
+        return part, 0, 0
     own = part.payload is None or _own(part.payload, origin)
     foreign = [one for one in part.attributions if one.replay is not None and not _own(one.replay, origin)]
     if own and not foreign:

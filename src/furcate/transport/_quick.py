@@ -6,28 +6,27 @@ once it is understood: it and the frames beneath hold the headers.
 
 from __future__ import annotations
 
+# The timer of a call is of asyncio's own: a cancel scope for each piece of an answer costs more than reading it.
+import asyncio  # noqa: TID251
 import ssl
 from contextlib import suppress
-from contextvars import ContextVar
 from functools import lru_cache
+from math import inf
 from types import TracebackType
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
 import anyio
 import anyio.lowlevel
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
-from aiohttp.tracing import Trace
 from attrs import field, frozen
 
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
-from furcate.transport._call import CLOSE_S, DRAIN_S, KEEP_ALIVE_S
+from furcate.transport._call import CLOSE_S, DRAIN_S, KEEP_ALIVE_S, Quiet
 from furcate.transport._environment import Proxies, proxies_of_environment, trusting_context
 from furcate.transport._head import head_of
+from furcate.transport._quick_carrier import CARRIER, Carrier, Connector
 from furcate.transport._unanswered import (
     BROKEN_COMPRESSION,
     bad_base_url,
@@ -151,7 +150,7 @@ class QuickTransport:
         if direct not in self._sessions:
             # How many run at once is decided by admission, never by a pool that would hide the queue. The cache of
             # names is off since its lookups outlive whoever is cancelled while it waits for one.
-            connector = _Connector(
+            connector = Connector(
                 limit=0,
                 keepalive_timeout=KEEP_ALIVE_S,
                 resolver=aiohttp.ThreadedResolver(),
@@ -203,10 +202,12 @@ class QuickCall:
         self._headers = headers
         self._timeout = timeout
         self._retry_stale = retry_stale
-        self._carrier = _Carrier(keep_alive=keep_alive)
+        self._carrier = Carrier(keep_alive=keep_alive)
         self._response: aiohttp.ClientResponse | None = None
         self._ended = False
         self._failure: Failure | None = None
+        self._by_s = inf
+        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> QuickCall:
         return self
@@ -215,6 +216,9 @@ class QuickCall:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         response = self._response
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if response is not None:
             if kind is None and not self._ended and not response.closed:
                 with anyio.move_on_after(DRAIN_S, shield=True):
@@ -234,13 +238,13 @@ class QuickCall:
             AttemptFailed: no connection, or none that brought an answer. ``failure.sent`` tells whether the
                 request may have reached the server.
         """
-        token = _CARRIER.set(self._carrier)
+        token = CARRIER.set(self._carrier)
         try:
             self._response = await self._send()
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._failure = self._unanswered(error)
         finally:
-            _CARRIER.reset(token)
+            CARRIER.reset(token)
         if self._response is None:
             raise self._failed()
         fields = self._response.raw_headers
@@ -262,10 +266,19 @@ class QuickCall:
             timeout=self._timeout,
         )
 
-    async def receive(self) -> bytes:
+    @property
+    def at_end(self) -> bool:
+        """Whether the body is known to have ended."""
+        return self._ended or (self._response is not None and self._response.content.at_eof())
+
+    async def receive(self, by_s: float = inf) -> bytes:
         """Give the next bytes of the answer's body, as many as have arrived; empty at its end.
 
+        Arguments:
+            by_s: the moment on the event loop's clock until which it waits for them.
+
         Raises:
+            Quiet: nothing came until then.
             AttemptFailed: the connection broke, or the body cannot be decompressed.
         """
         if self._failure is not None:
@@ -273,8 +286,14 @@ class QuickCall:
         if self._response is None or self._ended:
             return b""
         content, data = self._response.content, b""
+        self._by_s = by_s
+        if by_s < inf and not _has_come(content) and (self._timer is None or by_s < self._timer.when()):
+            self._set_timer()
         try:
             data = await content.readany()
+        except Quiet:
+            self._ended = True  # so that leaving does not wait for the rest
+            raise
         except (aiohttp.ClientError, OSError, RuntimeError) as error:
             self._failure = self._broken(error)
             # What had arrived before counts, though aiohttp would tell of the end first.
@@ -282,7 +301,23 @@ class QuickCall:
         if self._failure is not None and not data:
             raise self._failed()
         self._ended = not data
+        self._by_s = inf
         return data
+
+    def _set_timer(self) -> None:
+        """Look at the moment that is waited for, when it has come: one timer does for many pieces that come in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(self._by_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._by_s == inf or self._response is None or _has_come(self._response.content):
+            return  # nobody waits now
+        if self._by_s > asyncio.get_running_loop().time():
+            self._set_timer()
+        else:
+            self._response.content.set_exception(Quiet())
 
     async def _drain(self) -> None:
         with suppress(AttemptFailed):
@@ -318,48 +353,6 @@ class QuickCall:
         return closed_without_answer(host, stale=self._carrier.reused and self._retry_stale)
 
 
-class _Socket(Protocol):
-    def abort(self) -> None: ...
-
-
-class _Carrier:
-    """Note what carries a call, and whether it was used before.
-
-    It is all that connections see of a call: the event loop keeps what they have seen as long as they last.
-    """
-
-    __slots__ = ("keep_alive", "reused", "socket")
-
-    def __init__(self, *, keep_alive: bool) -> None:
-        self.keep_alive = keep_alive
-        self.socket: _Socket | None = None
-        self.reused = True
-
-
-_CARRIER: ContextVar[_Carrier] = ContextVar("furcate_carrier")
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Tell each call what carries it."""
-
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        carrier = _CARRIER.get()
-        carrier.socket = connection.transport
-        if not carrier.keep_alive and connection.protocol is not None:
-            connection.protocol.force_close()
-        return connection
-
-    async def _create_connection(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> ResponseHandler:
-        protocol = await super()._create_connection(req, traces, timeout)
-        _CARRIER.get().reused = False
-        return protocol
-
-
 class _LargeBody(aiohttp.Payload):
     """Hand on a large body slice by slice, as the connection takes it."""
 
@@ -387,6 +380,10 @@ _NOT_AGAIN = (("connection", "close"),)
 def _connecting_within(connect_s: float | None) -> aiohttp.ClientTimeout:
     # aiohttp rounds times above the threshold up to whole seconds.
     return aiohttp.ClientTimeout(total=None, connect=connect_s, ceil_threshold=float("inf"))
+
+
+def _has_come(content: aiohttp.StreamReader) -> bool:
+    return bool(content._buffer) or content.is_eof()
 
 
 def _text(field: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from types import TracebackType
 
 from furcate.primitives._calls import RecordedCall
@@ -31,9 +32,14 @@ class KeptCall:
         self._head = await self._call.begin()
         return self._head
 
-    async def receive(self) -> bytes:
+    @property
+    def at_end(self) -> bool:
+        """Whether the body is known to have ended."""
+        return self._call.at_end
+
+    async def receive(self, by_s: float = inf) -> bytes:
         """Give the next bytes of the answer's body; empty at its end."""
-        data = await self._call.receive()
+        data = await self._call.receive(by_s)
         if data:
             self._chunks.append(data)
         return data
@@ -81,7 +87,12 @@ class ReplayedCall:
             raise self._failed()
         return ResponseHead(self._record.status, self._record.headers)
 
-    async def receive(self) -> bytes:
+    @property
+    def at_end(self) -> bool:
+        """Whether the body has ended; where the record broke off, that is still to be told."""
+        return not self._body and self._record.failure is None
+
+    async def receive(self, by_s: float = inf) -> bytes:
         """Give the answer's body; empty at its end.
 
         Raises:

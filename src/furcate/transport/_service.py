@@ -7,6 +7,8 @@ service's own; `complete` checks them again before anybody relies on them.
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import attrs
 from attrs import field, frozen
 
@@ -17,7 +19,7 @@ from furcate.primitives._receipt import Completed, Failed, ReceiptOutcome, Recei
 from furcate.primitives._usage import USAGE_FIELDS, Usage
 from furcate.primitives._wire import Failure, ModelCall, StopReason
 from furcate.transport._canonical import packed_size, provider_sha256
-from furcate.transport._partition import open_work, partition_reasoning
+from furcate.transport._partition import Partition, open_work, partition_reasoning
 
 _U64 = 2**64 - 1
 
@@ -55,6 +57,8 @@ class _Record:
 
 
 _RECORDED = tuple(field.name for field in attrs.fields(_Record))
+_recorded = attrgetter(*_RECORDED)
+_reported = attrgetter(*USAGE_FIELDS)
 
 
 class ProviderCall:
@@ -98,7 +102,9 @@ class ProviderCall:
             reasoning_tokens=None if usage.reasoning_tokens is None else min(usage.reasoning_tokens, _U64),
         )
         completed = Completed(stop_reason=stop_reason, usage=counted, provider_response_id=response_id)
-        reported = frozenset(name for name in USAGE_FIELDS if getattr(usage, name) is not None)
+        reported = frozenset(
+            [name for name, count in zip(USAGE_FIELDS, _reported(usage), strict=True) if count is not None]
+        )
         return Transported(receipt=self._receipt(completed), reported=reported, message=_tagged(message, self.origin))
 
     def failed(self, failure: Failure) -> Transported:
@@ -156,8 +162,17 @@ class TransportService:
         self._max_result_bytes = max_result_bytes
         self._active: dict[str, _Record] = {}
 
-    def begin(self, call: ModelCall, *, request_id: str, native_request_sha256: bytes) -> ProviderCall:
+    def begin(
+        self, call: ModelCall, *, request_id: str, native_request_sha256: bytes, parted: Partition | None = None
+    ) -> ProviderCall:
         """Write down what is asked and hand out what the backend may see.
+
+        Arguments:
+            call: what is asked.
+            request_id: names the attempt.
+            native_request_sha256: digest of the request as the application gave it (32 bytes).
+            parted: what `partition_reasoning` gave for the call's history and the service's origin, where it was asked
+                already, as for encoding.
 
         Raises:
             ForeignReasoningState: an open tool exchange holds reasoning state of another provider; nothing was begun.
@@ -165,7 +180,8 @@ class TransportService:
         """
         if request_id in self._active:
             raise MisuseError(f"request {request_id} is active; each attempt has an id of its own")
-        parted = partition_reasoning(call.history, self._origin)
+        if parted is None:
+            parted = partition_reasoning(call.history, self._origin)
         record = _Record(
             request_id=request_id,
             native_request_sha256=native_request_sha256,
@@ -197,9 +213,9 @@ class TransportService:
             raise ReceiptError("$.request_id", "is of no active call")
         if receipt.caller_runtime_id != self._caller_runtime_id:
             raise ReceiptError("$.caller_runtime_id", "is not what the service wrote down")
-        for name in _RECORDED:
-            if getattr(receipt, name) != getattr(record, name):
-                raise ReceiptError(f"$.{name}", "is not what the service wrote down")
+        if _recorded(receipt) != _recorded(record):
+            name = next(name for name in _RECORDED if getattr(receipt, name) != getattr(record, name))
+            raise ReceiptError(f"$.{name}", "is not what the service wrote down")
         if isinstance(receipt.outcome, Failed) and not receipt.outcome.message:
             raise ReceiptError("$.outcome.Failed.message", "is empty")
         return self._within_size(outcome)

@@ -101,8 +101,7 @@ class AnthropicMessages:
             AttemptFailed: the body is no answer of this dialect.
         """
         begin = partial(MessagesAnswer, origin, unknown_content, OpenWork(tuple(open_activities)))
-        stream = SseStream(begin(), lambda whole: _whole(whole, begin()))
-        return decode_body(body, stream, lambda whole: _whole(whole, begin()))
+        return decode_body(body, begin, lambda whole: _whole(whole, begin()))
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means."""

@@ -99,8 +99,7 @@ class GoogleGenerateContent:
             AttemptFailed: the body is no answer of this dialect.
         """
         begin = partial(GoogleAnswer, origin, unknown_content, OpenWork(tuple(open_activities)))
-        stream = SseStream(begin(), lambda whole: _whole(whole, begin()))
-        return decode_body(body, stream, lambda whole: _whole(whole, begin()))
+        return decode_body(body, begin, lambda whole: _whole(whole, begin()))
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means.

@@ -35,6 +35,8 @@ _ENDINGS: Mapping[str, StopReason] = {
 # Where servers count the searches and other work that they ran for an answer.
 _HOSTED_COUNTERS = ("server_tool_use", "server_tool_use_details", "num_search_queries", "num_sources_used")
 
+_HOSTED_KEYS = (b"server_tool_use", b"num_s")  # what their names begin with
+
 # A finish_reason that says the server gave up. DeepSeek's stands for running out of machines.
 BREAKDOWNS: Mapping[str, tuple[str, bool]] = {
     "error": ("provider_error", False),
@@ -75,6 +77,9 @@ def read_usage(raw: Raw) -> tuple[Usage | None, bool]:
 
 def hosted_counters(raw: Raw) -> list[str]:
     """Name the counts of provider-run work in a usage value that are not zero; they are a diagnostic, and no usage."""
+    written = bytes(raw)
+    if not any(key in written for key in _HOSTED_KEYS):
+        return []  # as nearly always, and found out without reading all of it once more
     usage = read_plain(raw)
     if not isinstance(usage, dict):
         return []

@@ -17,6 +17,7 @@ from furcate.dialects.openai_chat._reasoning import ReasoningBook
 from furcate.dialects.openai_chat._wire import (
     CHUNK_TAKEN,
     DELTA_TAKEN,
+    NULL,
     Call,
     Choice,
     Chunk,
@@ -51,6 +52,7 @@ _CALLS = msgspec.json.Decoder(list[Call])
 _FUNCTION = msgspec.json.Decoder(Function)
 _PARTS = msgspec.json.Decoder(list[ContentPart])
 _RAWS = msgspec.json.Decoder(list[Raw])
+_MERE_TEXT = frozenset({"role", "content"})
 
 
 class ChatAnswer:
@@ -155,17 +157,18 @@ class ChatAnswer:
             self._hosted.scope = str(chunk.id or "")
             self._out.append(ResponseStarted(str(chunk.id) if chunk.id else None, chunk.model or None))
         # Ahead of the choices: what they cost counts also where one of them cannot be read.
-        usage = chunk.usage if given(chunk.usage) or chunk.x_groq is None else chunk.x_groq.usage
-        if given(usage):
+        usage = chunk.usage if chunk.x_groq is None or given(chunk.usage) else chunk.x_groq.usage
+        if usage is not NULL and given(usage):
             self._read_usage(usage)
-        if given(chunk.citations) or given(chunk.search_results):
-            self._citations.list_pages(chunk.citations, chunk.search_results)
+        pages, results = chunk.citations, chunk.search_results
+        if not (pages is results is NULL) and (given(pages) or given(results)):
+            self._citations.list_pages(pages, results)
         for choice in chunk.choices or ():
             if choice.index:
                 self._notice(f"choices.{choice.index}")
             elif not self.done:
                 self._read_choice(choice)
-        error = read_plain(chunk.error) if given(chunk.error) else None
+        error = None if chunk.error is NULL else read_plain(chunk.error)
         if not chunk.choices and not error:
             error = self._read_rest(data, name)
         if error:
@@ -190,32 +193,34 @@ class ChatAnswer:
         # Some servers write an empty text, or the word null, where others write null.
         if choice.finish_reason and choice.finish_reason != "null":
             self._finish = choice.finish_reason
-        error = read_plain(choice.error) if given(choice.error) else None
+        error = None if choice.error is NULL else read_plain(choice.error)
         if error:
             self._fail(stream_failure(error))
 
     def _read_members(self, members: Members) -> None:
-        # The order is fixed, so that a whole answer has its parts in the order in which they would have streamed.
+        if members.keys() <= _MERE_TEXT:  # as in nearly every chunk of a stream
+            content = members.get("content", NULL)
+            text = read_text(content) if content is not NULL else None
+            if text:
+                self._say(text)
+            elif text is None:
+                self._each(content, "content", ChatAnswer._read_content)
+            return
+        # The order is fixed, so that a whole answer has its parts in that of a stream.
         self._read_reasoning(members)
-        self._each(members, "executed_tools", self._read_executed)
-        self._each(members, "content", self._read_content)
-        self._each(members, "refusal", self._read_refusal)
-        self._each(members, "images", self._read_parts)
-        self._each(members, "audio", self._read_audio)
-        self._each(members, "annotations", self._read_annotations)
-        self._each(members, "tool_calls", self._read_calls)
-        self._each(members, "function_call", self._read_function)
+        for key, read in _READERS:
+            if key in members:
+                self._each(members[key], key, read)
         if not members.keys() <= DELTA_TAKEN:
             for key in members:
                 if key not in DELTA_TAKEN and given(members[key]):
                     self._notice(f"delta.{key}")
 
-    def _each(self, members: Members, key: str, read: Callable[[Raw], None]) -> None:
-        raw = members.get(key)
-        if raw is None or self.done or not given(raw):
+    def _each(self, raw: Raw, key: str, read: Callable[[ChatAnswer, Raw], None]) -> None:
+        if self.done or not given(raw):
             return
         try:
-            read(raw)
+            read(self, raw)
         except UNREADABLE:
             self._fail(malformed(f"chunk {self.taken} of the stream has a {key} of an unknown shape"))
 
@@ -307,7 +312,8 @@ class ChatAnswer:
     def _say(self, text: str) -> None:
         if not text:
             return
-        self._out.append(TextDelta(self._place("text"), text))
+        place = self._places.get("text")
+        self._out.append(TextDelta(self._place("text") if place is None else place, text))
         self._citations.measure(text)
 
     def _think(self, text: str) -> None:
@@ -353,6 +359,19 @@ class ChatAnswer:
     def _allot(self) -> int:
         self._parts += 1
         return self._parts - 1
+
+
+_READERS: tuple[tuple[str, Callable[[ChatAnswer, Raw], None]], ...] = (
+    ("executed_tools", ChatAnswer._read_executed),
+    ("content", ChatAnswer._read_content),
+    ("refusal", ChatAnswer._read_refusal),
+    ("images", ChatAnswer._read_parts),
+    ("audio", ChatAnswer._read_audio),
+    ("annotations", ChatAnswer._read_annotations),
+    ("tool_calls", ChatAnswer._read_calls),
+    ("function_call", ChatAnswer._read_function),
+)
+"""What reads the members of a delta or a message, in the order in which their parts would have streamed."""
 
 
 def _shortfall(finish: str | None, *, whole: bool, begun: bool) -> Failure | None:

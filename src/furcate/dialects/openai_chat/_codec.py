@@ -105,8 +105,11 @@ class OpenAIChat:
         Raises:
             AttemptFailed: the body is no answer of this dialect.
         """
-        stream = self.decoder(origin, unknown_content)
-        return decode_body(body, stream, lambda whole: _whole(whole, origin, unknown_content))
+        return decode_body(
+            body,
+            lambda: ChatAnswer(origin, unknown_content=unknown_content),
+            lambda whole: _whole(whole, origin, unknown_content),
+        )
 
     def decode_error(self, head: ResponseHead, body: bytes) -> Failure:
         """Say what a response with an HTTP status other than success means.

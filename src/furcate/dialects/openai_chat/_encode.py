@@ -30,6 +30,9 @@ _STRICT_KEYWORDS = frozenset(
     }
 )
 
+_STREAM_HEADERS = (("content-type", "application/json"), ("accept", "text/event-stream"))
+_WHOLE_HEADERS = (("content-type", "application/json"), ("accept", "application/json"))
+
 
 def encode_call(call: ModelCall) -> WireRequest:
     """Encode a call as a POST to ``/chat/completions``.
@@ -39,24 +42,29 @@ def encode_call(call: ModelCall) -> WireRequest:
         UnsupportedError: a medium, provider-run work with a native form, or tools where the server has none.
         PayloadError: reasoning state of a format that is not known here, or damaged.
     """
-    members = {"model": encoded(call.model, "the model's name")}
-    for key, value in _members(call).items():
-        members[key] = encoded(value, key)
+    members: dict[str, Plain] = {"model": call.model, **_members(call)}
     for key, extra in call.settings.extra_body.items():
         if key in ("messages", "stream"):
             raise RequestError(f"extra_body holds {key!r}, which is made from the request itself; take it out")
-        members[key] = encoded(thaw(extra), f"extra_body.{key}")
-    head = b'{"model":' + members.pop("model") + b',"messages":['
-    tail = b"".join(b"," + encoded(key, "a key of extra_body") + b":" + value for key, value in members.items())
+        members[key] = thaw(extra)
+    head = b'{"model":' + encoded(members.pop("model"), "the model's name") + b',"messages":['
+    tail = _encoded_members(members, call.settings.extra_body)
     return WireRequest(
         "/chat/completions",
-        (head, *conversation(call.history, call.switches.system_role), b"]" + tail + b"}"),
-        (
-            ("content-type", "application/json"),
-            ("accept", "text/event-stream" if call.stream else "application/json"),
-        ),
+        (head, *conversation(call.history, call.switches.system_role), b"]," + tail[1:]),
+        _STREAM_HEADERS if call.stream else _WHOLE_HEADERS,
         call.stream,
     )
+
+
+def _encoded_members(members: dict[str, Plain], extra: FrozenMap) -> bytes:
+    try:
+        return encoded(members, "a key of extra_body")
+    except RequestError:
+        # All at once where nothing is wrong; one by one to say where something is.
+        for key, value in members.items():
+            encoded(value, f"extra_body.{key}" if key in extra else key)
+        raise
 
 
 def _members(call: ModelCall) -> dict[str, Plain]:
