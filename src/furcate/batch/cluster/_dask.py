@@ -50,7 +50,12 @@ class DaskClient:
         try:
             if self._address is None:
                 self._cluster = await LocalCluster(
-                    n_workers=self._workers, threads_per_worker=1, dashboard_address=None, asynchronous=True
+                    n_workers=self._workers,
+                    threads_per_worker=1,
+                    dashboard_address=None,
+                    # Also without a dashboard the scheduler listens, by default where another job's does already.
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                    asynchronous=True,
                 )
             with warnings.catch_warnings():
                 # That a scheduler has other versions of Dask's own parts is what the cluster's owner may live with.

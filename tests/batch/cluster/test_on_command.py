@@ -1,0 +1,79 @@
+"""``furcate batch --on``: what it refuses before anything is started, and what to install."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[3] / "src"
+BLOCK = """
+import sys
+blocked = sys.argv.pop(1).split(",")
+
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Nothing())
+import furcate.cli
+furcate.cli.main(sys.argv[1:])
+"""
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Run ``furcate batch`` in a process of its own that lacks some packages, in a folder with a configuration."""
+    (tmp_path / "furcate.toml").write_text(
+        '[backends.b]\nbase_url = "http://127.0.0.1:1/v1"\n[profiles.p]\nbackend = "b"\nmodel = "m"\n'
+    )
+    (tmp_path / "items.jsonl").write_text(json.dumps({"word": "w"}) + "\n")
+
+    def run(*arguments: str, without: str = "distributed,ray") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", BLOCK, without, "batch", "-m", "Say {{ word }}.", "items.jsonl", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", str(SOURCES))},
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("extra", ["dask", "ray"])
+def test_a_missing_extra_says_what_to_install(command: Command, extra: str) -> None:
+    """One sentence with the command, and no traceback."""
+    said = command("--on", extra)
+    assert said.returncode == 1
+    assert f"this needs the extra '{extra}': pip install 'furcate[{extra}]'" in said.stderr
+    assert "Traceback" not in said.stderr
+    assert said.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        (("--on", "nonsense"), "--on nonsense names no cluster; give dask, dask://HOST:PORT, ray or ray://HOST:PORT"),
+        (("--on", "dask://nowhere"), "--on dask://nowhere names no cluster; give dask"),
+        (("--workers", "2"), "--workers goes with --on"),
+        (("--on", "dask://127.0.0.1:1", "--workers", "2"), "--workers is for a cluster that is started here"),
+        (("--on", "dask", "--record", "r.jsonl", "--record-content"), "with --on, nothing is said here"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(command: Command, given: tuple[str, ...], right: str) -> None:
+    """With the place and what would be right; nothing is left behind."""
+    said = command(*given)
+    assert said.returncode == 2
+    assert right in said.stderr
+    assert "Traceback" not in said.stderr
