@@ -7,7 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
+import sniffio
 
 import furcate
 from furcate.batch import ItemJob, JobOptions, open_job, read_journal, write_rows
@@ -592,3 +594,78 @@ async def test_what_cannot_be_kept_is_said_to_be_the_targets(tmp_path: Path) -> 
         said = {outcome.line: outcome.error.message async for outcome in job if outcome.error is not None}
     assert said[1].startswith("what the target returned cannot be kept as JSON")
     assert said[2] == "ValueError: no lamp; KeyError: 'bulb'"
+
+
+async def test_a_function_that_lets_out_a_cancellation_of_its_own_fails_alone(tmp_path: Path) -> None:
+    """As a native task that was cancelled does, or one that leaves the program, or an error that cannot be told."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    async def target(item: int, job: ItemJob) -> int:
+        await anyio.lowlevel.checkpoint()
+        if item == 3:
+            raise anyio.get_cancelled_exc_class()() if stray else Mute
+        if item == 5:
+            raise SystemExit(3)
+        if item == 7:
+            raise Mute
+        return item
+
+    # Of trio's cancellation nobody can make one by hand.
+    stray = sniffio.current_async_library() == "asyncio"
+    engine = furcate.Engine(backends=[furcate.Backend("none")])
+    async with engine, open_job(target, range(10), engine=engine, journal=tmp_path / "j") as job:
+        told = {outcome.line - 1: outcome.error async for outcome in job}
+    assert {number for number, error in told.items() if error is not None} == {3, 5, 7}
+    assert told[5] is not None
+    assert told[5].kind == "SystemExit"
+    assert told[7] is not None
+    assert told[7].message == "Mute"
+
+
+async def test_an_input_that_has_become_empty_is_refused(tmp_path: Path) -> None:
+    """A pipe that broke would else look like a finished job."""
+    engine = furcate.Engine(backends=[furcate.Backend("none")])
+
+    async def target(item: int, job: ItemJob) -> int:
+        await anyio.lowlevel.checkpoint()
+        return item
+
+    async with engine:
+        async with open_job(target, [1, 2], engine=engine, journal=tmp_path / "j") as job:
+            await job.run()
+        with pytest.raises(ItemsError, match="there are no items, and the journal has 2"):
+            async with open_job(target, [], engine=engine, journal=tmp_path / "j"):
+                pytest.fail("the job began")
+    assert {state for state, _ in (await journaled(tmp_path / "j")).values()} == {"finished"}
+
+
+async def test_a_journal_that_is_deleted_while_its_job_runs_ends_the_job(tmp_path: Path) -> None:
+    """Nothing would be kept from then on, and nobody would know."""
+    engine = furcate.Engine(backends=[furcate.Backend("none")])
+
+    async def target(item: int, job: ItemJob) -> int:
+        await anyio.lowlevel.checkpoint()
+        if item == 20:
+            (tmp_path / "j").unlink()
+        return item
+
+    with pytest.raises(JournalError, match="deleted or replaced"):
+        async with engine, open_job(target, range(200), engine=engine, journal=tmp_path / "j") as job:
+            await job.run()
+
+
+@pytest.mark.parametrize("given", [b"[1, 2]", {"a": 1}])
+async def test_what_would_be_iterated_by_mistake_is_refused(tmp_path: Path, given: object) -> None:
+    """The numbers of bytes, or the keys of an object, are nobody's items."""
+    engine = furcate.Engine(backends=[furcate.Backend("none")])
+
+    async def target(item: int, job: ItemJob) -> int:
+        return item
+
+    async with engine:
+        with pytest.raises(TypeError, match="the items are"):
+            async with open_job(target, given, engine=engine, journal=tmp_path / "j"):
+                pytest.fail("the job began")

@@ -44,10 +44,22 @@ class Database:
 
     def __init__(self, path: str, connection: sqlite3.Connection) -> None:
         self.path = path
+        self._place = os.path.abspath(path)
+        self._file = _file_at(self._place)
         self._connection = connection
         self._guard = Lock()
         self._limiter = CapacityLimiter(1)
         self._closed = False
+
+    def check_there(self) -> None:
+        """Check that the file is still where it was: what is written to one that was deleted is kept for nobody.
+
+        Raises:
+            JournalError: it is not.
+        """
+        if self._file is not None and _file_at(self._place) != self._file:
+            problem = "the journal was deleted or replaced while its job ran, so that nothing more can be kept"
+            raise JournalError(problem, "missing", path=self.path)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a piece of work in a worker thread. Cancelled, it ends before this does, or it never began.
@@ -82,6 +94,14 @@ class Database:
             with suppress(sqlite3.Error):
                 self._connection.close()
             then()
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 async def made_in_thread(make: Callable[[], T], undo: Callable[[T], None]) -> T:

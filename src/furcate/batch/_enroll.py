@@ -106,8 +106,9 @@ async def enroll(
             position = await database.run(partial(_set_aside, items=tuple(chunk), position=position))
             chunk.clear()
     await database.run(partial(_set_aside, items=tuple(chunk), position=position))
-    await database.run(partial(_check_ids, where=str(getattr(items, "where", "the items"))))
-    merge = partial(_merge, path=database.path, about=about, on_changed=on_changed, now=now)
+    where = str(getattr(items, "where", "the items"))
+    await database.run(partial(_check_ids, where=where))
+    merge = partial(_merge, path=database.path, about=about, where=where, on_changed=on_changed, now=now)
     return await database.run(lambda connection: transaction(connection, partial(merge, connection)))
 
 
@@ -192,8 +193,15 @@ def _twice(row: tuple[bool, str, int, int, int]) -> str:
     return f"{many} without an id say the same ({lines})" if unnamed else f"{many} have the id {name!r} ({lines})"
 
 
-def _merge(connection: sqlite3.Connection, path: str, about: About, *, on_changed: OnChanged, now: float) -> Enrollment:
+def _merge(
+    connection: sqlite3.Connection, path: str, about: About, *, where: str, on_changed: OnChanged, now: float
+) -> Enrollment:
     """Bring the journal in line with what was set aside; runs in one transaction."""
+    if not _number(connection, "SELECT count(*) FROM temp.incoming") and (
+        known := _number(connection, "SELECT count(*) FROM items WHERE position IS NOT NULL")
+    ):
+        # A pipe that broke looks like this; all results would be those of items that are gone.
+        raise ItemsError(f"there are no items, and the journal has {known:,}; see what became of them", where=where)
     connection.execute(_OTHERWISE, {"setup": about.setup})
     changed = _number(connection, "SELECT count(*) FROM temp.otherwise WHERE state = 'finished' AND content")
     outdated = _number(connection, "SELECT count(*) FROM temp.otherwise WHERE state = 'finished' AND NOT content")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from math import inf
 
+import anyio
+import anyio.lowlevel
 from attrs import frozen
 
 from furcate.admission import Share
@@ -49,6 +52,19 @@ class _Here:
         return await work_on(task, self.work, hearing)
 
 
+async def _is_ours(error: BaseException) -> bool:
+    """Tell whether what came out of a target concerns more than its item: Ctrl-C, or that the item is cancelled.
+
+    A target may let out the cancellation of a task of its own, or try to leave the program; that is its failure.
+    """
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        if anyio.current_effective_deadline() == -inf:
+            return True
+        await anyio.lowlevel.checkpoint()
+        return False
+    return not isinstance(error, (Exception, SystemExit))
+
+
 def _encoded(value: Json) -> bytes:
     try:
         return encode(value)
@@ -84,7 +100,9 @@ async def work_on(task: ItemTask, work: Work, hearing: Hearing) -> ItemEnd:
         with priming():
             value = await work.target(item.value, job)
         result = _encoded(value)
-    except Exception as error:
+    except BaseException as error:
+        if await _is_ours(error):
+            raise
         failure = failure_of(error)
         if not isinstance(error, FurcateError):
             _log.warning("item %s (line %d) failed: %s", item.id, item.line, failure.message, exc_info=error)

@@ -9,7 +9,7 @@ import re
 import stat
 import sys
 import tempfile
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 from json import dumps
@@ -223,6 +223,9 @@ async def open_source(
 
     Cancelled, it leaves nothing behind, except for a read from a stream that has begun, which is abandoned.
     """
+    if isinstance(place, (bytes, bytearray, Mapping)):
+        given = "bytes" if isinstance(place, (bytes, bytearray)) else "an object"
+        raise TypeError(f"the items are {given}; give a file, a stream of bytes, or a list of JSON values")
     if format is not None and format not in get_args(Format):
         raise MisuseError(f"there is no format {format!r} of items; give one of {', '.join(get_args(Format))}")
     with tempfile.TemporaryFile() if _once(place) else io.BytesIO() as spool:

@@ -398,12 +398,12 @@ async def open_job(
             enrollment = Enrollment(items=many, new=many, pending=many)
         progress = JobProgress(enrollment=enrollment)
         job = Job(workers, source, kept, options=options, progress=progress, on_event=on_event)
-        failed: Exception | None = None
+        failed: BaseException | None = None
         async with anyio.create_task_group() as tasks:
             job._start(tasks, None if many is None else about)
             try:
                 yield job
-            except Exception as error:
+            except (Exception, KeyboardInterrupt, SystemExit) as error:
                 failed = error
             finally:
                 tasks.cancel_scope.cancel()

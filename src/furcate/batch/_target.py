@@ -82,19 +82,30 @@ def _of_prompt(prompt: Prompt | str) -> Target:
     return run_prompt
 
 
-def failure_of(error: Exception) -> ItemFailure:
+def failure_of(error: BaseException) -> ItemFailure:
     """Tell why an item failed: the kind is a failure kind of a provider, or the class of what was raised."""
     inner: BaseException = error
     while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
         inner = inner.exceptions[0]
+    if isinstance(inner, SystemExit):
+        problem = f"the function tried to leave the program (SystemExit {inner.code}); let it raise an error, or return"
+        return ItemFailure("SystemExit", problem)
     if isinstance(inner, ProviderError):
         return ItemFailure(inner.failure.kind, str(inner))
     if isinstance(inner, BudgetExceededError):
         return ItemFailure("budget", str(inner))
-    said = str(inner) or type(inner).__name__
+    said = _said(inner)
     if isinstance(inner, BaseExceptionGroup):
-        said = "; ".join([f"{type(one).__name__}: {one}" for one in _leaves(inner)])
+        said = "; ".join([f"{type(one).__name__}: {_said(one)}" for one in _leaves(inner)])
     return ItemFailure(type(inner).__name__, said)
+
+
+def _said(error: BaseException) -> str:
+    """Give an error's own words; what it is called, where it has none or cannot say them."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:
+        return type(error).__name__
 
 
 def _leaves(group: BaseExceptionGroup) -> list[BaseException]:

@@ -72,6 +72,7 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             for ticket in batch:
                 self._try(connection, ticket)
+            self._database.check_there()
             connection.execute("COMMIT")
         except BaseException as error:
             # Each caller is told by an error of its own, since each adds its own traceback.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import sys
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,9 @@ def start(words: tuple[str, ...], config: Path | None, loop: str, **given: Any) 
     executor = executor_for(given.pop("where"), given.pop("workers"))
     setup = choose(config)
     aim = Aim(name=target, messages=messages, system=given.pop("system"), profile=given.pop("profile"))
-    doing = aim.find(setup)
+    with redirect_stdout(sys.stderr):
+        # What a module prints while it is imported must not end up among the results.
+        doing = aim.find(setup)
     keeping = Keeping(**{name: given.pop(name) for name in ("receipts", "record", "record_content")})
     names = ("journal", "results", "order", "fail_fast", "failed_status", "dry_run")
     chosen = _Chosen(**{name: given.pop(name) for name in names})
@@ -170,6 +173,8 @@ def _beside(items: str, *, needed: bool) -> Path:
             )
         return Path("-")
     path = Path(items)
+    if needed and path.exists() and not path.is_file() and not path.is_dir():
+        raise RequestError(f"{items} is no file that a journal could lie beside; name the journal by --journal FILE")
     if path.suffix == ".journal" and needed:
         raise RequestError(f"{items} looks like a journal; give the items, and the journal by --journal")
     # A name that is none is told by whoever reads it.
@@ -190,6 +195,8 @@ def _check_files(assignment: Assignment, keeping: Keeping) -> None:
         if is_same(assignment.journal, other):
             raise RequestError(f"--journal {assignment.journal} is {what}; name another file")
     read[assignment.journal] = "the journal"
+    for suffix in ("-wal", "-shm", ".lock"):
+        read[Path(f"{assignment.journal}{suffix}")] = "a part of the journal"
     if assignment.results is not None:
         check_target("--results", assignment.results, read)
         read[assignment.results] = "the file of --results too"

@@ -13,7 +13,9 @@ from furcate.batch._rows import MALFORMED
 from furcate.cli._batch_progress import roughly
 from furcate.cli._lines import json_line
 from furcate.cli._loop import Interruption, run_on
+from furcate.cli._output import stdout_is_closed
 from furcate.cli._told import FAILED, INTERRUPTED, WELL, complain, one_line, say
+from furcate.primitives._errors import RequestError
 from furcate.primitives._json import Plain
 from furcate.primitives._usage import USAGE_FIELDS, FieldTotal
 
@@ -67,6 +69,8 @@ def status(journal: Path, as_json: bool) -> int:
 @click.option("--gone", is_flag=True, help="Also those that the items do not have any more.")
 def results(journal: Path, order: str, gone: bool) -> int:
     """Write what came of the items of a JOURNAL to stdout, as JSON lines."""
+    if stdout_is_closed():
+        raise RequestError("stdout is closed, so that the results would be lost")
     chosen: Order = "ends" if order == "ends" else "items"
 
     async def work() -> int:
