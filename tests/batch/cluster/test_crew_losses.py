@@ -69,8 +69,16 @@ async def test_the_items_of_a_killed_member_go_to_others(
 ) -> None:
     """What was answered before is not asked again; what was under way is, and each item has one result."""
     there = place("a", "b")
+    heard: list[tuple[str, Any]] = []
     async with StubProvider(steps.script) as stub, engine_for(stub, capacity=8) as engine:
-        async with open_job(steps.target, numbered(6), engine=engine, journal=tmp_path / "j", executor=there) as job:
+        async with open_job(
+            steps.target,
+            numbered(6),
+            engine=engine,
+            journal=tmp_path / "j",
+            executor=there,
+            on_event=lambda item, event: heard.append((item, event)),
+        ) as job:
             await steps.halfway(job, 6)
             await stub.wait_until(lambda stub: stub.requests_read == 12)
             # Which of them was ready first, and has how many, is a matter of moments.
@@ -79,6 +87,11 @@ async def test_the_items_of_a_killed_member_go_to_others(
             await stub.wait_until(lambda stub: stub.requests_read == 12 + had)
             steps.go.set()
             told = {outcome.id: (outcome.result, outcome.usage.input_tokens) async for outcome in job}
+    # Whoever heard of a run's beginning has heard of its end, though its worker died in between.
+    begun = [event.run_id for _, event in heard if isinstance(event, furcate.RunStarted)]
+    ended = [event.run_id for _, event in heard if isinstance(event, furcate.RunFinished)]
+    assert Counter(begun) == Counter(ended)
+    assert [event.status for _, event in heard if isinstance(event, furcate.RunFinished)].count("cancelled") == had
     # The first answers of those items count, although nobody was asked for them again.
     assert told == {f"i{number}": (f"w{number} second", 20) for number in range(6)}
     asked = Counter(map(word, stub.requests))
@@ -145,7 +158,7 @@ async def test_an_item_that_kills_its_members_fails_after_three(
     assert {name: one.state for name, one in told.items()} == {"i0": "finished", "i1": "failed", "i2": "finished"}
     assert told["i1"].error is not None
     assert told["i1"].error.kind == "worker_lost"
-    assert "worker c is gone, the 3th that had this item" in told["i1"].error.message
+    assert "worker c is gone, it is the last of 3 that were lost with this item" in told["i1"].error.message
     assert len(poisoned) == 3
 
 

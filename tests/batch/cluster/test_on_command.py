@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from furcate.testing import StubProvider, answer
 
 SOURCES = Path(__file__).parents[3] / "src"
 BLOCK = """
@@ -77,3 +80,24 @@ def test_what_makes_no_sense_is_refused(command: Command, given: tuple[str, ...]
     assert said.returncode == 2
     assert right in said.stderr
     assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(("extra", "module"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_job_is_worked_on_by_a_cluster_of_its_own(command: Command, tmp_path: Path, extra: str, module: str) -> None:
+    """Twenty items at two workers: as many results on stdout, each by one request, and nothing else there."""
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"needs the extra {extra}: {module} is not installed")
+    rows = [{"id": f"i{number}", "word": f"w{number}"} for number in range(20)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with StubProvider.in_thread(answer("well")) as stub:
+        (tmp_path / "furcate.toml").write_text(
+            f'[backends.b]\nbase_url = "{stub.base_url}"\ncapacity = 3\n[profiles.p]\nbackend = "b"\nmodel = "m"\n'
+        )
+        said = command("--on", extra, "--workers", "2", without="")
+    assert said.returncode == 0, said.stderr
+    lines = [json.loads(line) for line in said.stdout.splitlines()]
+    assert sorted(line["id"] for line in lines) == sorted(row["id"] for row in rows)
+    assert {line["status"] for line in lines} == {"finished"}
+    assert "20 of 20 items finished" in said.stderr
+    assert len(stub.requests) == 20
+    assert stub.most_in_flight <= 3

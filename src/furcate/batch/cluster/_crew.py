@@ -19,8 +19,10 @@ from furcate.batch._executor import Hearing, ItemEnd, ItemTask
 from furcate.batch._rows import ItemFailure, KeptCall
 from furcate.batch.cluster._capacity import Capacity
 from furcate.batch.cluster._site import Brought, News, Told
+from furcate.batch.cluster._unended import Unended
 from furcate.orchestrator._engine import Engine
 from furcate.primitives._errors import ExecutorError, FurcateError, TooLargeError, WorkerLostError
+from furcate.primitives._observations import Observation
 
 _log = logging.getLogger("furcate")
 
@@ -126,6 +128,7 @@ class Crew:
         self._capacity = Capacity(engine._resources.backends.values())
         self._members: dict[str, _Member] = {}
         self._hearings: dict[int, Hearing] = {}
+        self._unended: dict[int, Unended] = {}
         self._numbers = count(1)
         self._room = anyio.Event()
         self._shared = anyio.Event()
@@ -151,6 +154,7 @@ class Crew:
         member = await self._choose()
         number = next(self._numbers)
         self._hearings[number] = hearing
+        self._unended[number] = Unended()
         member.items += 1
         try:
             brought = await self._work(member, number, packed)
@@ -162,6 +166,9 @@ class Crew:
             await self._stop(member, number)
             raise
         finally:
+            # Nothing is left to be told where the item has come to its end.
+            for event in self._unended.pop(number).ends(anyio.current_time()):
+                self._tell(hearing, event)
             del self._hearings[number]
             member.items -= 1
             self._rouse()
@@ -325,12 +332,16 @@ class Crew:
         if isinstance(one.what, KeptCall):
             writing.start_soon(self._keep, hearing, one.what)
             return
-        self._engine._overhear(one.what)
+        self._unended[one.task].take(one.what, anyio.current_time())
+        self._tell(hearing, one.what)
+
+    def _tell(self, hearing: Hearing, event: Observation) -> None:
+        self._engine._overhear(event)
         if hearing.on_event is not None:
             try:
-                hearing.on_event(one.what)
+                hearing.on_event(event)
             except Exception:
-                _log.exception("a listener of the job failed on %s", type(one.what).__name__)
+                _log.exception("on_event of the job failed on %s", type(event).__name__)
 
     async def _keep(self, hearing: Hearing, call: KeptCall) -> None:
         try:
