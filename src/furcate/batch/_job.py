@@ -300,7 +300,11 @@ class Job:
                 return await self._workers.run(ItemTask(item=item, calls=calls, path=journal.path), hearing)
             except WorkerLostError as error:
                 if tried == _TRIES:
-                    return ItemEnd(error=ItemFailure("worker_lost", f"{error}; it is the last of {tried} that were lost with this item"))
+                    return ItemEnd(
+                        error=ItemFailure(
+                            "worker_lost", f"{error}; it is the last of {tried} that were lost with this item"
+                        )
+                    )
         raise AssertionError("unreachable")
 
     async def _keep(self, item: Item, end: ItemEnd) -> ItemOutcome:

@@ -158,7 +158,7 @@ async def test_an_item_that_kills_its_members_fails_after_three(
     assert {name: one.state for name, one in told.items()} == {"i0": "finished", "i1": "failed", "i2": "finished"}
     assert told["i1"].error is not None
     assert told["i1"].error.kind == "worker_lost"
-    assert "worker c is gone, it is the last of 3 that were lost with this item" in told["i1"].error.message
+    assert "worker c is gone; it is the last of 3 that were lost with this item" in told["i1"].error.message
     assert len(poisoned) == 3
 
 
