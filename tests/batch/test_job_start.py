@@ -168,3 +168,13 @@ async def test_an_input_that_has_an_id_only_under_another_name_is_known_by_that(
     options = JobOptions(concurrency=50, id_field="key")
     async with engine, open_job(key, items, engine=engine, journal=journal, options=options) as job:
         assert {outcome.id: outcome.result async for outcome in job} == {str(n): n for n in range(300)}
+
+
+async def test_a_line_that_nests_too_deeply_fails_alone(tmp_path: Path) -> None:
+    """The quick look gives up on it, and whoever reads all lines tells what is wrong with this one."""
+    deep = '{"id": "deep", "text": ' + "[" * 5000 + "]" * 5000 + "}"
+    items = write(tmp_path / "items.jsonl", 3, deep)
+    engine = furcate.Engine(backends=[furcate.Backend("none")])
+    async with engine, open_job(instant, items, engine=engine, journal=tmp_path / "job.journal") as job:
+        await job.run()
+        assert (job.progress.finished, job.progress.enrollment.malformed) == (3, 1)

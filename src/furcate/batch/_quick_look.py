@@ -43,7 +43,7 @@ def count_if_distinct(file: BinaryIO, name: str) -> int | None:
         rest = b"" if ended else lines.pop()
         try:
             found = [str(decode(line).id) for line in lines if line.strip(b" \t\r")]  # type: ignore[attr-defined]
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         ids.update(found)
         count += len(found)
