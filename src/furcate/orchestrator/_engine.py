@@ -28,7 +28,7 @@ from furcate.primitives._calls import CallLog
 from furcate.primitives._checks import check_instance
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._exchange import Exchange
-from furcate.primitives._observations import Listener, Observation, checked_listeners
+from furcate.primitives._observations import Listener, checked_listeners
 from furcate.primitives._request import Request
 from furcate.primitives._resources import Backend, Profile, Prompt
 from furcate.primitives._result import Result
@@ -240,10 +240,6 @@ class Engine:
     def _is_heard(self) -> bool:
         """Whether anybody listens to the runs of this engine."""
         return self._listeners.heard
-
-    def _overhear(self, event: Observation) -> None:
-        """Tell what was observed of a run in another process; those who trace runs do so where they run."""
-        self._listeners.tell_afar(event)
 
     def _gates(self) -> Mapping[str, Gate]:
         """Give the gates of those backends that other processes may use too, by the backend's name."""

@@ -64,11 +64,10 @@ class Listeners:
         """Whether there is any listener."""
         return bool(self._heard)
 
-    def tell_afar(self, event: Observation) -> None:
-        """Tell an observation of a run in another process to all but those who carry traces."""
-        Listeners(tuple(one for one in self._heard if getattr(one, "carrier", None) is None), failed=self._failed).tell(
-            event
-        )
+    def afar(self) -> Listeners:
+        """Give those who hear of runs in other processes: not those who trace runs, which they do where they run."""
+        untraced = tuple(one for one in self._heard if getattr(one, "carrier", None) is None)
+        return Listeners(untraced, failed=self._failed)
 
     @property
     def read_content(self) -> bool:

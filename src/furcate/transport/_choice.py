@@ -28,6 +28,11 @@ def quick_is_installed() -> bool:
     return major.isdigit() and minor.isdigit() and (int(major), int(minor)) >= _OLDEST_AIOHTTP
 
 
+def on_asyncio() -> bool:
+    """Tell whether the event loop that runs is one of asyncio's."""
+    return anyio.lowlevel.current_token().backend_class.__module__.endswith("._asyncio")
+
+
 def make_transport(name: TransportName | None) -> Transport:
     """Make a transport for the event loop that runs.
 
@@ -37,10 +42,10 @@ def make_transport(name: TransportName | None) -> Transport:
     Raises:
         MisuseError: aiohttp is asked for on another event loop than asyncio's.
     """
-    on_asyncio = anyio.lowlevel.current_token().backend_class.__module__.endswith("._asyncio")
-    if name == "aiohttp" and not on_asyncio:
+    here = on_asyncio()
+    if name == "aiohttp" and not here:
         raise MisuseError('the transport "aiohttp" runs on asyncio alone; leave transport out, or choose "httpx2"')
-    if name == "aiohttp" or (name is None and on_asyncio and quick_is_installed()):
+    if name == "aiohttp" or (name is None and here and quick_is_installed()):
         from furcate.transport._quick import QuickTransport  # noqa: PLC0415 - an extra, loaded only where it is used
 
         return QuickTransport()

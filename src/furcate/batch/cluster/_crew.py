@@ -123,7 +123,7 @@ class Crew:
 
     def __init__(self, cluster: Cluster, engine: Engine, terms: Terms) -> None:
         self._cluster = cluster
-        self._engine = engine
+        self._listeners = engine._listeners.afar()
         self._terms = terms
         self._capacity = Capacity(engine._resources.backends.values())
         self._members: dict[str, _Member] = {}
@@ -336,7 +336,7 @@ class Crew:
         self._tell(hearing, one.what)
 
     def _tell(self, hearing: Hearing, event: Observation) -> None:
-        self._engine._overhear(event)
+        self._listeners.tell(event)
         if hearing.on_event is not None:
             try:
                 hearing.on_event(event)

@@ -13,10 +13,9 @@ from uuid import uuid4
 import cloudpickle
 from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, get_worker, secede
 
-from furcate.admission import Portion
 from furcate.batch.cluster._asking import LAST_WORDS_S, Asking
 from furcate.batch.cluster._setup import Parcel
-from furcate.batch.cluster._site import Brought, News, Site
+from furcate.batch.cluster._site import Brought, Site
 from furcate.primitives._errors import ExecutorError, FurcateError, WorkerLostError
 
 dumps = cloudpickle.dumps
@@ -92,24 +91,6 @@ class DaskClient:
             raise ExecutorError(f"the Dask scheduler is gone ({error})") from error
         return frozenset(address for address, it in found["workers"].items() if it.get("status") == "running")
 
-    async def welcome(self, member: str) -> None:
-        """Open a worker's site."""
-        await self._ask(member, "open")
-
-    async def poll(self, member: str, after: int, wait_s: float) -> News:
-        """Ask a worker for news."""
-        news: News = await self._ask(member, "poll", after, wait_s)
-        return news
-
-    async def obey(self, member: str, portions: dict[str, Portion]) -> None:
-        """Tell a worker its portions."""
-        await self._ask(member, "obey", portions)
-
-    async def cancel(self, member: str, number: int) -> int:
-        """Stop an item, and give the number of the last thing that was told till then."""
-        sequence: int = await self._ask(member, "cancel", number)
-        return sequence
-
     async def work(self, member: str, number: int, packed: bytes) -> Brought:
         """Work on an item, as a task of Dask's own that runs at this worker and nowhere else."""
         key = f"{self._name}-{self._run}-{number}"
@@ -130,7 +111,8 @@ class DaskClient:
             future.release()
         return brought
 
-    async def _ask(self, member: str, method: str, *args: object) -> Any:
+    async def ask(self, member: str, method: str, *args: object) -> Any:
+        """Call a method of a worker's site, beside all items."""
         try:
             found = await self._asking.ask(self._client.run(_ask, self._name, method, *args, workers=[member]))
             return found[member]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 from attrs import field, frozen
@@ -19,6 +19,7 @@ from furcate.batch.cluster._site import Brought, News
 from furcate.observers._otel import current_carrier
 from furcate.primitives._checks import seconds, whole
 from furcate.primitives._errors import ExecutorError
+from furcate.transport import on_asyncio
 
 MOST_BYTES = 32 * 2**20
 PATIENCE_S = 60.0
@@ -51,7 +52,7 @@ class Dask:
             from furcate.batch.cluster import _dask as dask  # noqa: PLC0415 - loaded only where it is used
         terms = Terms(most_bytes=self.most_bytes, patience_s=self.patience_s, per_worker=self.per_worker)
 
-        def client(parcel: Parcel) -> Any:
+        def client(parcel: Parcel) -> Client:
             return dask.DaskClient(self.address, self.workers, parcel)
 
         async with _open(work, client, dumps=dask.dumps, terms=terms) as crew:
@@ -87,15 +88,39 @@ class Ray:
         per_worker = self.per_worker or work.concurrency
         terms = Terms(most_bytes=self.most_bytes, patience_s=self.patience_s, per_worker=per_worker)
 
-        def client(parcel: Parcel) -> Any:
+        def client(parcel: Parcel) -> Client:
             return ray.RayClient(self.address, self.workers, parcel, per_worker=per_worker)
 
         async with _open(work, client, dumps=ray.dumps, terms=terms) as crew:
             yield crew
 
 
+class Client(Protocol):
+    """Reach the workers of a cluster; all methods run on the asyncio loop of a bridge."""
+
+    async def connect(self, within_s: float) -> None:
+        """Find the cluster, and give each worker its site."""
+        ...
+
+    async def close(self) -> None:
+        """Stop what still runs at the workers, and let go of the cluster."""
+        ...
+
+    async def members(self) -> frozenset[str]:
+        """Give the names of those workers that are there."""
+        ...
+
+    async def work(self, member: str, number: int, packed: bytes) -> Brought:
+        """Have a worker work on an item."""
+        ...
+
+    async def ask(self, member: str, method: str, *args: object) -> Any:
+        """Call a method of a worker's `Site`."""
+        ...
+
+
 @asynccontextmanager
-async def _open(work: Work, client: Callable[[Parcel], Any], *, dumps: Dumps, terms: Terms) -> AsyncIterator[Crew]:
+async def _open(work: Work, client: Callable[[Parcel], Client], *, dumps: Dumps, terms: Terms) -> AsyncIterator[Crew]:
     resources = work.engine._resources
     setup = Setup(
         backends=without_keys(work.engine),
@@ -122,32 +147,33 @@ async def _open(work: Work, client: Callable[[Parcel], Any], *, dumps: Dumps, te
 
 @frozen
 class _Bridged:
-    """Reach a client on the loop that it runs on."""
+    """Be the cluster that a crew sees: reach a client on the loop that it runs on."""
 
     bridge: Bridge
-    client: Any
+    client: Client
 
     async def members(self) -> frozenset[str]:
-        found: frozenset[str] = await self.bridge.call(self.client.members)
-        return found
+        return await self.bridge.call(self.client.members)
 
     async def welcome(self, member: str) -> None:
-        await self.bridge.call(self.client.welcome, member)
+        await self._ask(member, "open")
 
     async def work(self, member: str, number: int, packed: bytes) -> Brought:
-        brought: Brought = await self.bridge.call(self.client.work, member, number, packed)
-        return brought
+        return await self.bridge.call(self.client.work, member, number, packed)
 
     async def poll(self, member: str, after: int, wait_s: float) -> News:
-        news: News = await self.bridge.call(self.client.poll, member, after, wait_s)
+        news: News = await self._ask(member, "poll", after, wait_s)
         return news
 
     async def obey(self, member: str, portions: dict[str, Portion]) -> None:
-        await self.bridge.call(self.client.obey, member, portions)
+        await self._ask(member, "obey", portions)
 
     async def cancel(self, member: str, number: int) -> int:
-        sequence: int = await self.bridge.call(self.client.cancel, member, number)
+        sequence: int = await self._ask(member, "cancel", number)
         return sequence
+
+    async def _ask(self, member: str, method: str, *args: object) -> Any:
+        return await self.bridge.call(self.client.ask, member, method, *args)
 
 
 @contextmanager
@@ -160,4 +186,4 @@ def _extra(extra: str) -> Iterator[None]:
 
 
 def _loop() -> Loop:
-    return "trio" if hasattr(anyio.lowlevel.current_token().native_token, "run_sync_soon") else "asyncio"
+    return "asyncio" if on_asyncio() else "trio"

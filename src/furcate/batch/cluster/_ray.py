@@ -19,10 +19,9 @@ import ray
 from ray import cloudpickle
 from ray.exceptions import RayActorError, RayError
 
-from furcate.admission import Portion
 from furcate.batch.cluster._asking import LAST_WORDS_S, Asking
 from furcate.batch.cluster._setup import Parcel
-from furcate.batch.cluster._site import Brought, News, Site
+from furcate.batch.cluster._site import Brought, Site
 from furcate.primitives._errors import ExecutorError, FurcateError, WorkerLostError
 
 dumps = cloudpickle.dumps
@@ -77,7 +76,7 @@ class RayClient:
         """Stop what still runs at the actors, and let go of the cluster."""
         for name in tuple(self._actors):
             with suppress(ExecutorError):
-                await self._ask(name, "close")
+                await self.ask(name, "close")
         await self._asking.settle(LAST_WORDS_S)
         for actor in self._actors.values():
             ray.kill(actor)
@@ -95,30 +94,13 @@ class RayClient:
         remote = ray.remote(num_cpus=1, max_restarts=0, max_concurrency=self._per_worker + _CONTROL_CALLS)(SiteActor)
         return remote.remote(pickle.dumps(self._parcel))
 
-    async def welcome(self, member: str) -> None:
-        """Open an actor's site."""
-        await self._ask(member, "open")
-
-    async def poll(self, member: str, after: int, wait_s: float) -> News:
-        """Ask an actor for news."""
-        news: News = await self._ask(member, "poll", after, wait_s)
-        return news
-
-    async def obey(self, member: str, portions: dict[str, Portion]) -> None:
-        """Tell an actor its portions."""
-        await self._ask(member, "obey", portions)
-
-    async def cancel(self, member: str, number: int) -> int:
-        """Stop an item, and give the number of the last thing that was told till then."""
-        sequence: int = await self._ask(member, "cancel", number)
-        return sequence
-
     async def work(self, member: str, number: int, packed: bytes) -> Brought:
         """Work on an item."""
-        brought: Brought = await self._ask(member, "work", number, packed)
+        brought: Brought = await self.ask(member, "work", number, packed)
         return brought
 
-    async def _ask(self, member: str, method: str, *args: object) -> Any:
+    async def ask(self, member: str, method: str, *args: object) -> Any:
+        """Call a method of an actor's site."""
         actor = self._actors.get(member)
         if actor is None:
             raise WorkerLostError(f"{member} is gone")

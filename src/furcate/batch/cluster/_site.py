@@ -21,7 +21,7 @@ from attrs import field, frozen
 from furcate.admission import Gate, Need, Portion
 from furcate.batch._executor import Hearing, ItemEnd, ItemTask, Work
 from furcate.batch._in_process import work_on
-from furcate.batch._rows import ItemFailure, KeptCall
+from furcate.batch._rows import KeptCall
 from furcate.batch.cluster._setup import Parcel, Setup
 from furcate.observers._otel import OTelObserver
 from furcate.observers._otel_setup import observe_by
@@ -257,12 +257,7 @@ class Site:
         )
         span = nullcontext() if self._telemetry is None else self._telemetry.item(task.item.id, self._setup.carrier)
         with span, self._counted(number):
-            try:
-                return await work_on(task, self._work, hearing)
-            except SystemExit as leaving:
-                # It would take all the items of this process along.
-                problem = f"the function tried to leave the program (SystemExit {leaving.code})"
-                return ItemEnd(error=ItemFailure("SystemExit", problem))
+            return await work_on(task, self._work, hearing)
 
     @contextmanager
     def _counted(self, number: int) -> Iterator[None]:
