@@ -26,6 +26,7 @@ IMPORTS_INSIDE = {
     "orchestrator/_embedded.py",
     "observers/_otel_setup.py",
     "transport/_choice.py",
+    "transport/_place.py",
     # What a program may never use, and what takes long to load: dialects that it does not speak, telemetry.
     "dialects/_table.py",
     "observers/__init__.py",
@@ -46,7 +47,7 @@ NO_DUTY = {"utils", "helpers", "common", "manager", "misc"}
 THIRD_PARTIES = {
     "primitives": {"attrs", "msgspec"},
     "dialects": {"attrs", "msgspec", "cattrs"},
-    "transport": {"aiohttp", "attrs", "anyio", "httpx2", "msgspec", "truststore"},
+    "transport": {"aiohttp", "attrs", "anyio", "httpcore2", "idna", "msgspec", "truststore"},
     "storage": {"attrs", "msgspec"},
     "admission": {"attrs", "anyio"},
     "validation": {"attrs", "cattrs", "msgspec", "jsonschema_rs"},

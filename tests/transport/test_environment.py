@@ -49,7 +49,7 @@ def test_both_libraries_take_the_same_proxy(monkeypatch, given, exempt) -> None:
     """For each address the same proxy or none, by the same variables."""
     for name, value in {**given, "NO_PROXY": exempt}.items():
         monkeypatch.setenv(name, value)
-    ours = proxies_of_environment()
+    ours = proxies_of_environment("name an HTTP proxy")
     client = httpx2.AsyncClient(trust_env=True)
     for place in PLACES:
         url = httpx2.URL(place)
@@ -62,7 +62,7 @@ def test_the_proxy_of_the_scheme_goes_first(monkeypatch) -> None:
     """The one for all addresses stands in where there is none."""
     monkeypatch.setenv("HTTPS_PROXY", "http://secure.example:3128")
     monkeypatch.setenv("ALL_PROXY", "any.example:3128")
-    proxies = proxies_of_environment()
+    proxies = proxies_of_environment("name an HTTP proxy")
     assert proxies.url_for("https", "models.example", 443) == "http://secure.example:3128"
     assert proxies.url_for("http", "models.example", 80) == "http://any.example:3128"
 
@@ -72,7 +72,7 @@ def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch, u
     """One sentence that says what would be right."""
     monkeypatch.setenv("ALL_PROXY", url)
     with pytest.raises(AttemptFailed) as caught:
-        proxies_of_environment()
+        proxies_of_environment("name an HTTP proxy")
     assert caught.value.failure.reason == "bad_environment"
     assert "hidden" not in str(caught.value)
     assert "proxy" in str(caught.value)

@@ -25,9 +25,9 @@ async def main():
         async with furcate.Engine(backends=[backend], profiles=[furcate.Profile("p", "a", "m")]{given}) as engine:
             print((await engine.run(furcate.Request(messages="Hello?", profile="p"))).text)
 
-assert not {{"aiohttp", "httpx2"}} & set(sys.modules), "nothing is loaded before it is used"
+assert not {{"aiohttp", "httpcore2"}} & set(sys.modules), "nothing is loaded before it is used"
 anyio.run(main, backend={loop!r})
-print(*sorted({{"aiohttp", "httpx2", "trio"}} & set(sys.modules)))
+print(*sorted({{"aiohttp", "httpcore2", "trio"}} & set(sys.modules)))
 """
 
 
@@ -115,8 +115,8 @@ def test_an_applications_own_key_of_that_name_is_passed_over(tmp_path) -> None:
     ("loop", "given", "loaded"),
     [
         ("asyncio", "", "aiohttp"),
-        ("asyncio", ", transport='httpx2'", "httpx2"),
-        ("trio", "", "httpx2"),
+        ("asyncio", ", transport='httpx2'", "httpcore2"),
+        ("trio", "", "httpcore2"),
     ],
 )
 def test_only_what_is_used_is_loaded(loop, given, loaded) -> None:
@@ -126,7 +126,7 @@ def test_only_what_is_used_is_loaded(loop, given, loaded) -> None:
     )
     said, _, modules = done.stdout.partition("\n")
     assert said == "Hello.", done.stderr
-    assert {"aiohttp", "httpx2"} & set(modules.split()) == {loaded}
+    assert {"aiohttp", "httpcore2"} & set(modules.split()) == {loaded}
 
 
 @pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""What the environment says of proxies and certificate authorities, for a library that does not read it itself."""
+"""What the environment says of proxies and certificate authorities; no HTTP library is left to read it itself."""
 
 from __future__ import annotations
 
@@ -76,30 +76,35 @@ class Proxies:
         return None if url is None or any(_covers(entry, host, port) for entry in self.exempt) else url
 
 
-def proxies_of_environment() -> Proxies:
+def proxies_of_environment(no_socks: str | None) -> Proxies:
     """Read the proxies from the usual variables, and on some systems from their settings.
 
+    Arguments:
+        no_socks: what to do where one is a SOCKS proxy; None where those can be used.
+
     Raises:
-        AttemptFailed: one of them is no HTTP proxy.
+        AttemptFailed: one of them cannot be used.
     """
     found = getproxies()
     exempt = tuple(entry for part in found.get("no", "").split(",") if (entry := part.strip().lower()))
     if "*" in exempt:
         return Proxies()
-    urls = tuple((scheme, _proxy_url(found[scheme])) for scheme in ("http", "https", "all") if found.get(scheme))
+    urls = tuple(
+        (scheme, _proxy_url(found[scheme], no_socks)) for scheme in ("http", "https", "all") if found.get(scheme)
+    )
     return Proxies(urls, exempt)
 
 
-def _proxy_url(given: str) -> str:
+def _proxy_url(given: str, no_socks: str | None) -> str:
     url = given if "://" in given else f"http://{given}"
     try:
         parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        known = parts.scheme in ("http", "https", "socks5", "socks5h") and parts.hostname and parts.port != 0
     except ValueError:
         # Without its cause, which repeats the address: it may hold a password.
         raise bad_proxy() from None
-    if parts.scheme.startswith("socks"):
-        raise socks_proxy('name an HTTP proxy, or choose transport = "httpx2" and install the package socksio')
+    if no_socks is not None and parts.scheme.startswith("socks"):
+        raise socks_proxy(no_socks)
     if not known:
         raise bad_proxy()
     return url

@@ -10,19 +10,26 @@ from functools import lru_cache
 from furcate.primitives._wire import ResponseHead
 
 
-def head_of(status: int, headers: Iterable[tuple[str, str]]) -> ResponseHead:
+def head_of(status: int, fields: Iterable[tuple[bytes, bytes]]) -> ResponseHead:
     """Make the head of an answer.
 
     Arguments:
         status: the HTTP status code.
-        headers: name and value pairs as they came.
+        fields: name and value pairs as they came.
     """
-    pairs = [(name.lower(), value) for name, value in headers]
+    pairs = [(_text(name).lower(), _text(value)) for name, value in fields]
     if not any(name == "date" for name, _ in pairs):
         # Whoever receives an answer without a date is to note when that was (RFC 9110, section 6.6.1); a wait that
         # is given as a date means nothing without.
         pairs.append(("date", _written(datetime.now(UTC).replace(microsecond=0))))
     return ResponseHead(status, tuple(pairs))
+
+
+def _text(field: bytes) -> str:
+    try:
+        return field.decode()
+    except UnicodeDecodeError:
+        return field.decode("latin-1")
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""HTTP over httpx2: send a request, receive the answer's bytes, close what is left.
+"""HTTP over httpcore2, the part of httpx2 that speaks it: send a request, receive its answer, close what is left.
 
 No time limit but the one for connecting stands here, and nothing is repeated: both are decided above, where it is
 known what was shown to whom.
@@ -6,23 +6,28 @@ known what was shown to whom.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import suppress
+from functools import partial
+from importlib.util import find_spec
 from math import inf
 from types import TracebackType
-from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
 import anyio
-import httpx2
+import httpcore2
+from attrs import frozen
 
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
-from furcate.transport._call import CLOSE_S, DRAIN_S, Quiet
+from furcate.transport._call import CLOSE_S, DRAIN_S, KEEP_ALIVE_S
+from furcate.transport._connections import Connections
+from furcate.transport._environment import Proxies, proxies_of_environment, trusting_context
 from furcate.transport._head import head_of
-from furcate.transport._pools import Pool, Pools
+from furcate.transport._network import CONNECTING, Connecting, Line, Network
+from furcate.transport._place import Place, encoded_path, place_of
 from furcate.transport._unanswered import (
-    BROKEN_COMPRESSION,
-    bad_base_url,
     bad_url,
     bounded,
     closed_without_answer,
@@ -32,10 +37,7 @@ from furcate.transport._unanswered import (
     proxy_refused,
     unconnected,
 )
-
-
-class _Closable(Protocol):
-    async def aclose(self) -> None: ...
+from furcate.transport._unpack import ACCEPTED, Plain, Unpacking, unpacking
 
 
 class HttpTransport:
@@ -45,8 +47,14 @@ class HttpTransport:
     """
 
     def __init__(self) -> None:
-        self._pools = Pools()
         self._open = False
+        self._forget()
+
+    def _forget(self) -> None:
+        self._routes: dict[tuple[str, bool], _Route] = {}
+        self._connections: dict[tuple[str, str, int, bool], Connections] = {}
+        self._proxies: Proxies | None = None
+        self._trusting: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> HttpTransport:
         if self._open:
@@ -58,17 +66,15 @@ class HttpTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
-        pools, self._pools = self._pools, Pools()
-        for client in pools.clients:
-            await _close(client)
+        closing = tuple(self._connections.values())
+        self._forget()
+        for connections in closing:
+            await connections.aclose()
 
     def warm_up(self) -> None:
-        """Load now what the first call to a remote server would load; it blocks for some hundredths of a second.
-
-        What cannot be used in the environment is told by that call, and not here.
-        """
+        """Load the certificate authorities; what is wrong with them is told by the first call that needs them."""
         with suppress(AttemptFailed):
-            self._pools.least(direct=False)
+            self._trust()
 
     def call(
         self,
@@ -94,52 +100,100 @@ class HttpTransport:
         """
         if not self._open:
             raise MisuseError("the transport is not open")
-        own = (("connection", "close"),) if not address.keep_alive else ()
+        route = self._routes.get((address.base_url, address.direct))
+        if route is None:
+            route = self._routes[address.base_url, address.direct] = self._route_to(address)
+        place, body = route.place, b"".join(wire.body)
+        own = () if address.keep_alive else (("connection", "close"),)
         try:
-            request = httpx2.Request(
-                "POST",
-                address.base_url.rstrip("/") + wire.path,
-                headers=[*wire.headers, *headers.pairs, *own],
-                content=b"".join(wire.body),
-                extensions={"timeout": {"connect": connect_s, "read": None, "write": None, "pool": None}},
+            request = httpcore2.Request(
+                b"POST",
+                httpcore2.URL(
+                    scheme=place.scheme, host=place.host, port=place.port, target=place.path + encoded_path(wire.path)
+                ),
+                headers=_fields((*wire.headers, *headers.pairs, *own), place, length=len(body)),
+                content=body,
+                extensions={"timeout": {"connect": connect_s}},
             )
-        except (httpx2.InvalidURL, ValueError) as error:
+        except UnicodeError as error:
             # Without its cause: the frames beneath hold the headers.
             raise AttemptFailed(bad_url(error)) from None
-        return HttpCall(self._pools.least(direct=address.direct), request, retry_stale=retry_stale)
+        return HttpCall(route.connections, request, host=place.named, retry_stale=retry_stale)
+
+    def _route_to(self, address: Address) -> _Route:
+        place = place_of(address.base_url)
+        proxy, trusted = None, None
+        if address.direct:
+            if place.scheme == "https":
+                # It trusts nobody, so the call fails and does not go unverified: such a server speaks plain HTTP.
+                trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        else:
+            if self._proxies is None:
+                self._proxies = proxies_of_environment(_no_socks())
+            proxy = self._proxies.url_for(place.scheme, place.host, place.port)
+            if place.scheme == "https" or (proxy or "").startswith("https:"):
+                trusted = self._trust()
+        key = (place.scheme, place.host, place.port, address.direct)
+        if key not in self._connections:
+            # Not used as a pool: it knows how to make a connection, past a proxy or through it.
+            maker = httpcore2.AsyncConnectionPool(
+                ssl_context=trusted,
+                proxy=_proxy(proxy, trusted) if proxy is not None else None,
+                keepalive_expiry=KEEP_ALIVE_S,
+                network_backend=Network(),
+            )
+            origin = httpcore2.Origin(place.scheme.encode("ascii"), place.host.encode("ascii"), place.port)
+            self._connections[key] = Connections(partial(maker.create_connection, origin))
+        return _Route(place, self._connections[key])
+
+    def _trust(self) -> ssl.SSLContext:
+        if self._trusting is None:
+            # Reading the authorities takes longer than all else here, so it is done once.
+            self._trusting = trusting_context()
+        return self._trusting
+
+
+@frozen
+class _Route:
+    """Hold how an address is reached: where it leads, and over whose connections."""
+
+    place: Place
+    connections: Connections
 
 
 class HttpCall:
     """Hold one request and its answer; leaving the block closes whatever is left of both, within seconds."""
 
-    def __init__(self, pool: Pool, request: httpx2.Request, *, retry_stale: bool) -> None:
-        self._pool = pool
+    def __init__(self, connections: Connections, request: httpcore2.Request, *, host: str, retry_stale: bool) -> None:
+        self._connections = connections
+        self._connection: httpcore2.AsyncConnectionInterface | None = None
         self._request = request
+        self._host = host
         self._retry_stale = retry_stale
-        self._response: httpx2.Response | None = None
-        self._source: _Source | None = None
-        self._chunks: AsyncIterator[bytes] | None = None
+        self._response: httpcore2.Response | None = None
+        self._line: Line | None = None
+        self._pieces: AsyncGenerator[bytes, None] | None = None
+        self._unpacking: Unpacking = Plain()
         self._ended = False
-        # Not a method of the call: the two would hold each other, and the body, until the garbage is collected.
-        self._connecting = _Connecting()
-        request.extensions = {**request.extensions, "trace": self._connecting.heard}
+        self._connecting = Connecting()
 
     async def __aenter__(self) -> HttpCall:
-        self._pool.calls += 1
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.calls -= 1
-        if self._response is None:
+        if self._connection is None:
             return
-        if kind is None and not self._ended:
-            with anyio.move_on_after(DRAIN_S, shield=True):
-                await self._drain()
-        with anyio.move_on_after(CLOSE_S, shield=True):
-            await self._response.aclose()
-            await self._unwind()
+        if self._response is not None and self._pieces is not None:
+            if kind is None and not self._ended:
+                with anyio.move_on_after(DRAIN_S, shield=True):
+                    await self._drain()
+            with anyio.move_on_after(CLOSE_S, shield=True):
+                # The generator first: the garbage collector, which would end it otherwise, cannot do so on trio.
+                await self._pieces.aclose()
+                await self._response.aclose()
+        await self._connections.give_back(self._connection)
 
     async def begin(self) -> ResponseHead:
         """Send the request and give the head of the answer.
@@ -148,18 +202,23 @@ class HttpCall:
             AttemptFailed: no connection, or none that brought an answer. ``failure.sent`` tells whether the
                 request may have reached the server.
         """
+        self._connection = await self._connections.take()
+        token = CONNECTING.set(self._connecting)
         try:
-            response = await self._pool.client.send(self._request, stream=True)
-        except httpx2.HTTPError as error:
+            response = await self._connection.handle_async_request(self._request)
+        except _ERRORS as error:
             raise AttemptFailed(self._unanswered(error)) from error
-        except (httpx2.InvalidURL, ValueError) as error:
+        except ValueError as error:
             raise AttemptFailed(bad_url(error)) from error
-        # What one answer sets goes along with no other request, and is not kept.
-        self._pool.client.cookies.clear()
-        self._response = response
-        self._source = response.stream = _Source(response.stream)
-        self._chunks = response.aiter_bytes()
-        return head_of(response.status_code, response.headers.multi_items())
+        finally:
+            CONNECTING.reset(token)
+        assert isinstance(response.stream, AsyncIterable), "the stream of a call that may wait"
+        pieces = aiter(response.stream)
+        assert isinstance(pieces, AsyncGenerator), "which has to be closed"
+        self._response, self._line, self._pieces = response, response.extensions["network_stream"], pieces
+        head = head_of(response.status, response.headers)
+        self._unpacking = unpacking(head)
+        return head
 
     @property
     def at_end(self) -> bool:
@@ -176,102 +235,73 @@ class HttpCall:
             Quiet: nothing came until then.
             AttemptFailed: the connection broke, or the body cannot be decompressed.
         """
-        if self._chunks is None or self._ended:
+        if self._response is None or self._line is None or self._pieces is None or self._ended:
             return b""
-        with anyio.CancelScope(deadline=by_s):
-            return await self._next()
-        raise Quiet
-
-    async def _next(self) -> bytes:
-        assert self._chunks is not None
+        self._line.by_s = by_s
         try:
-            async for chunk in self._chunks:
-                if chunk:
-                    return chunk
-        except httpx2.DecodingError as error:
-            raise AttemptFailed(BROKEN_COMPRESSION) from error
-        except httpx2.HTTPError as error:
-            status = self._response.status_code if self._response is not None else None
-            raise AttemptFailed(cut_off(self._host, status)) from error
+            async for piece in self._pieces:
+                if data := self._unpacking.feed(piece):
+                    return data
+        except _ERRORS as error:
+            raise AttemptFailed(cut_off(self._host, self._response.status)) from error
+        finally:
+            # The connection outlives the call.
+            self._line.by_s = inf
         self._ended = True
+        self._unpacking.finish()
         return b""
 
     async def _drain(self) -> None:
-        try:
+        with suppress(AttemptFailed):
             while await self.receive():
                 pass
-        except AttemptFailed:
-            self._ended = True
 
-    async def _unwind(self) -> None:
-        """Run the stacked generators of httpx2 to their end, which is near on a closed connection.
-
-        Dropping them would leave the innermost ones to the garbage collector, which on trio cannot close them.
-        """
-        if self._chunks is not None and not self._ended:
-            await self._drain()
-        if self._source is not None:
-            with suppress(httpx2.HTTPError, httpx2.StreamError):
-                async for _ in self._source:
-                    pass
-
-    @property
-    def _host(self) -> str:
-        url = self._request.url
-        return f"{url.host}:{url.port}" if url.port else url.host
-
-    def _unanswered(self, error: httpx2.HTTPError) -> Failure:
+    def _unanswered(self, error: Exception) -> Failure:
         host = self._host
-        if isinstance(error, httpx2.ConnectTimeout):
+        if isinstance(error, httpcore2.ConnectTimeout):
             return connect_timeout(host)
-        if isinstance(error, httpx2.UnsupportedProtocol):
-            return bad_base_url(error)
-        if isinstance(error, httpx2.ProxyError):
+        if isinstance(error, httpcore2.ProxyError):
             return proxy_refused(host, bounded(error))
-        if isinstance(error, httpx2.ConnectError):
+        if isinstance(error, httpcore2.ConnectError):
             return unconnected(error, host, bounded(error))
-        if isinstance(error, httpx2.RemoteProtocolError) and str(error) != _CLOSED:
+        if isinstance(error, httpcore2.LocalProtocolError):
+            # Not in its own words, which repeat the header: it may be a secret one.
+            return bad_url(ValueError("the address or a header holds characters that HTTP does not carry"))
+        if isinstance(error, httpcore2.RemoteProtocolError) and str(error) != _CLOSED:
             return no_http(host)
         return closed_without_answer(host, stale=self._connecting.reused and self._retry_stale)
 
 
-class _Connecting:
-    """Hear of a request whether a connection was made for it."""
-
-    __slots__ = ("reused",)
-
-    def __init__(self) -> None:
-        self.reused = True
-
-    async def heard(self, name: str, _info: object) -> None:
-        """Take note of what the HTTP library does."""
-        if ".connect_tcp." in name:
-            self.reused = False
-
-
-class _Source(httpx2.AsyncByteStream):
-    """Give the bytes of a body as they came, and stay there when unpacking them has failed."""
-
-    def __init__(self, stream: object) -> None:
-        assert isinstance(stream, httpx2.AsyncByteStream), "an asynchronous client gives asynchronous streams"
-        self._stream = stream
-        self._chunks = aiter(stream)
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    def __anext__(self) -> Awaitable[bytes]:
-        return anext(self._chunks)
-
-    async def aclose(self) -> None:
-        """Close the connection, or give it back."""
-        await self._stream.aclose()
-
+_ERRORS = (
+    httpcore2.NetworkError,
+    httpcore2.ProtocolError,
+    httpcore2.ProxyError,
+    httpcore2.TimeoutException,
+)
 
 _CLOSED = "Server disconnected without sending a response."
 """What the HTTP library says of an end without a head; other violations of the protocol are those of an answer."""
 
 
-async def _close(thing: _Closable) -> None:
-    with anyio.move_on_after(CLOSE_S, shield=True):
-        await thing.aclose()
+def _fields(given: tuple[tuple[str, str], ...], place: Place, *, length: int) -> list[tuple[str, str]]:
+    """Give the fields of a request's head: what is given, and what every request needs."""
+    names = {name.lower() for name, _ in given}
+    usual = (("host", place.named), ("accept", "*/*"), ("accept-encoding", ACCEPTED), ("user-agent", "furcate"))
+    return [*(pair for pair in usual if pair[0] not in names), *given, ("content-length", str(length))]
+
+
+def _no_socks() -> str | None:
+    return None if find_spec("socksio") else "name an HTTP proxy, or install the package socksio"
+
+
+def _proxy(url: str, trusted: ssl.SSLContext | None) -> httpcore2.Proxy:
+    parts = urlsplit(url)
+    auth = None
+    if parts.username is not None:
+        auth = (unquote(parts.username).encode(), unquote(parts.password or "").encode())
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return httpcore2.Proxy(
+        httpcore2.URL(scheme=parts.scheme, host=parts.hostname or "", port=port, target="/"),
+        auth=auth,
+        ssl_context=trusted if parts.scheme == "https" else None,
+    )

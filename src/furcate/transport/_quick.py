@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import lru_cache
 from math import inf
 from types import TracebackType
-from urllib.parse import urlsplit
 
 import aiohttp
 import anyio
@@ -26,6 +25,7 @@ from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHe
 from furcate.transport._call import CLOSE_S, DRAIN_S, KEEP_ALIVE_S, Quiet
 from furcate.transport._environment import Proxies, proxies_of_environment, trusting_context
 from furcate.transport._head import head_of
+from furcate.transport._place import Place, place_of
 from furcate.transport._quick_carrier import CARRIER, Carrier, Connector
 from furcate.transport._unanswered import (
     BROKEN_COMPRESSION,
@@ -122,23 +122,15 @@ class QuickTransport:
         )
 
     def _route_to(self, address: Address) -> _Route:
-        try:
-            parts = urlsplit(address.base_url)
-            host, port = parts.hostname, parts.port
-            if parts.scheme not in ("http", "https") or not host:
-                raise ValueError("it is no http:// or https:// address")
-        except ValueError as error:
-            raise AttemptFailed(bad_base_url(error)) from None
-        url = address.base_url.rstrip("/")
-        named = f"{host}:{port}" if port else host
+        place = place_of(address.base_url)
         if address.direct:
             # For plain HTTP on this machine; such a context trusts nobody, so https would fail and not go unverified.
-            return _Route(url, named, self._session(direct=True), None, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+            return _Route(place, self._session(direct=True), None, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         if self._proxies is None:
-            self._proxies = proxies_of_environment()
-        proxy = self._proxies.url_for(parts.scheme, host, port or (443 if parts.scheme == "https" else 80))
-        secure = parts.scheme == "https" or (proxy or "").startswith("https:")
-        return _Route(url, named, self._session(direct=False), proxy, self._trust() if secure else True)
+            self._proxies = proxies_of_environment(_NO_SOCKS)
+        proxy = self._proxies.url_for(place.scheme, place.host, place.port)
+        secure = place.scheme == "https" or (proxy or "").startswith("https:")
+        return _Route(place, self._session(direct=False), proxy, self._trust() if secure else True)
 
     def _trust(self) -> ssl.SSLContext:
         if self._trusting is None:
@@ -170,15 +162,13 @@ class _Route:
     """Hold how an address is reached.
 
     Attributes:
-        url: its URL, without a slash at the end.
-        host: what to call it in a failure's sentence.
+        place: where it leads.
         session: the pool of connections.
         proxy: the proxy's URL, which may hold a password.
         trust: the TLS context; True where none is needed.
     """
 
-    url: str
-    host: str
+    place: Place
     session: aiohttp.ClientSession
     proxy: str | None = field(repr=False)
     trust: ssl.SSLContext | bool
@@ -249,15 +239,15 @@ class QuickCall:
             raise self._failed()
         fields = self._response.raw_headers
         if sum(len(name) + len(value) for name, value in fields) > _MOST_HEAD_BYTES:
-            self._failure = no_http(self._route.host)
+            self._failure = no_http(self._route.place.named)
             raise self._failed()
-        return head_of(self._response.status, ((_text(name), _text(value)) for name, value in fields))
+        return head_of(self._response.status, fields)
 
     async def _send(self) -> aiohttp.ClientResponse:
         route, wire = self._route, self._wire
         body = b"".join(wire.body)
         return await route.session.post(
-            route.url + wire.path,
+            route.place.url + wire.path,
             data=body if len(body) <= _LARGE_BODY_BYTES else _LargeBody(body),
             headers=[*wire.headers, *self._headers.pairs, *(() if self._carrier.keep_alive else _NOT_AGAIN)],
             allow_redirects=False,
@@ -332,10 +322,10 @@ class QuickCall:
     def _broken(self, error: Exception) -> Failure:
         if isinstance(error.__cause__, aiohttp.http_exceptions.ContentEncodingError):
             return BROKEN_COMPRESSION
-        return cut_off(self._route.host, self._response.status if self._response is not None else None)
+        return cut_off(self._route.place.named, self._response.status if self._response is not None else None)
 
     def _unanswered(self, error: Exception) -> Failure:
-        host = self._route.host
+        host = self._route.place.named
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return connect_timeout(host)
         if isinstance(error, aiohttp.ClientConnectorError):
@@ -375,6 +365,8 @@ class _LargeBody(aiohttp.Payload):
 
 _NOT_AGAIN = (("connection", "close"),)
 
+_NO_SOCKS = 'name an HTTP proxy, or choose transport = "httpx2" and install the package socksio'
+
 
 @lru_cache(maxsize=64)
 def _connecting_within(connect_s: float | None) -> aiohttp.ClientTimeout:
@@ -384,10 +376,3 @@ def _connecting_within(connect_s: float | None) -> aiohttp.ClientTimeout:
 
 def _has_come(content: aiohttp.StreamReader) -> bool:
     return bool(content._buffer) or content.is_eof()
-
-
-def _text(field: bytes) -> str:
-    try:
-        return field.decode()
-    except UnicodeDecodeError:
-        return field.decode("latin-1")
