@@ -427,3 +427,15 @@ async def test_verification_cannot_be_switched_off(transport, monkeypatch) -> No
     async with StubProvider(answer("Hello."), tls=context) as stub:
         failure = await failure_of(transport, stub.base_url)
     assert failure.reason == "certificate"
+
+
+async def test_a_connection_forgets_the_moment_of_its_last_call(transport) -> None:
+    """The next call on it waits for its head as long as it likes."""
+    script = [answer("one"), steps(Wait(0.2), Wire(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"))]
+    async with StubProvider(script) as stub:
+        async with call_to(transport, stub.base_url) as call:
+            await call.begin()
+            while await call.receive(anyio.current_time() + 0.1):
+                pass
+        assert await answer_of(transport, stub.base_url) == b"ok"
+        assert stub.connections == 1

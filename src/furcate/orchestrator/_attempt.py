@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from math import inf
 
 import anyio
+import anyio.lowlevel
 import attrs
 from attrs import field, frozen
 
@@ -88,7 +89,9 @@ class AttemptRun:
         self._ended = False
         self._key: str | None = None
         self._streamed_bytes = 0
-        self.started_s = anyio.current_time()
+        # What anyio.current_time would look for again at each piece.
+        self._now = anyio.lowlevel.current_token().backend_class.current_time
+        self.started_s = self._now()
         self._first_event_s: float | None = None
         self._progress_s = self.started_s
         self._status: RunStatus = "cancelled"
@@ -127,7 +130,7 @@ class AttemptRun:
         """
         try:
             async with await self._call_of(transport, address, credential, tape=tape) as call:
-                self._progress_s = anyio.current_time()
+                self._progress_s = self._now()
                 with anyio.CancelScope(deadline=self._deadline_s()) as scope:
                     head = await call.begin()
                 if scope.cancelled_caught:
@@ -140,7 +143,7 @@ class AttemptRun:
                         self._take(event)
                         yield event
                     if batch and not self._ended:
-                        self._progress_s = anyio.current_time()
+                        self._progress_s = self._now()
             if self.assembler.stop is None:
                 raise AttemptFailed(_CUT_OFF)
             await tape.keep(None)
@@ -184,8 +187,14 @@ class AttemptRun:
 
     async def _next_events(self, call: Call) -> list[StreamEvent] | None:
         """Give the events of the next bytes, or of the whole body at once; None after the last."""
+        if self._ended:
+            return None
+        if self._wire.stream:
+            data = await self._receive(call)
+        else:
+            data, self._ended = await self._body(call, _MOST_BODY_BYTES), True
         try:
-            events = await self._decoded(call)
+            events = self._part(data) if self._wire.stream else self._whole(data)
         except (RecursionError, TooDeep) as error:
             raise AttemptFailed(_TOO_DEEP) from error
         if events and isinstance(events[-1], StreamFailed):
@@ -193,16 +202,12 @@ class AttemptRun:
             events[-1] = StreamFailed(self._without_key(events[-1].failure))
         return events
 
-    async def _decoded(self, call: Call) -> list[StreamEvent] | None:
-        if self._ended:
-            return None
-        if not self._wire.stream:
-            self._ended = True
-            body = await self._body(call, _MOST_BODY_BYTES)
-            return self._dialect.decode_whole(
-                body, self._call.origin, self._backend.unknown_content, open_activities=self._call.open_activities
-            )
-        data = await self._receive(call)
+    def _whole(self, body: bytes) -> list[StreamEvent]:
+        return self._dialect.decode_whole(
+            body, self._call.origin, self._backend.unknown_content, open_activities=self._call.open_activities
+        )
+
+    def _part(self, data: bytes) -> list[StreamEvent]:
         self._streamed_bytes += len(data)
         if self._streamed_bytes > _MOST_STREAM_BYTES:
             raise AttemptFailed(_too_large(f"{_MOST_STREAM_BYTES:,} bytes"))
@@ -222,7 +227,7 @@ class AttemptRun:
             raise AttemptFailed(event.failure)
         if not self.content_shown and not isinstance(event, NO_CONTENT):
             self.content_shown = True
-            self._first_event_s = anyio.current_time() - self.started_s
+            self._first_event_s = self._now() - self.started_s
 
     async def _body(self, call: Call, most_bytes: int) -> bytes:
         chunks, size = [], 0
@@ -232,7 +237,7 @@ class AttemptRun:
             if size > most_bytes:
                 raise AttemptFailed(_too_large(f"{most_bytes:,} bytes"))
             if not self._wire.stream and not call.at_end:
-                self._progress_s = anyio.current_time()
+                self._progress_s = self._now()
         return b"".join(chunks)
 
     async def _receive(self, call: Call) -> bytes:
@@ -251,7 +256,7 @@ class AttemptRun:
 
     def _late(self) -> Failure:
         """Say which time limit is over."""
-        spent_s = anyio.current_time() - self.started_s
+        spent_s = self._now() - self.started_s
         if self._limits.total_s is not None and spent_s >= self._limits.total_s:
             reason, text = "total_timeout", f"no complete answer within total_s = {self._limits.total_s:g} s"
         elif self._first_event_s is None:
@@ -315,7 +320,7 @@ class AttemptRun:
             request_id=self.request_id,
             status=self._status,
             waited_s=self._waited_s,
-            duration_s=anyio.current_time() - self.started_s,
+            duration_s=self._now() - self.started_s,
             first_event_s=self._first_event_s,
             body_sha256=self._wire.body_sha256,
             usage=self.usage,
