@@ -8,7 +8,8 @@ from furcate.batch._export import line_of, write_rows
 from furcate.batch._formats import Format
 from furcate.batch._in_process import InProcess
 from furcate.batch._items import BadItem, Item, Source, open_source
-from furcate.batch._job import ItemOutcome, Job, JobOptions, JobProgress, open_job
+from furcate.batch._job import Job, open_job
+from furcate.batch._job_values import ItemOutcome, JobOptions, JobProgress
 from furcate.batch._journal import Journal, open_journal
 from furcate.batch._reading import JournalReader, Order, read_journal
 from furcate.batch._rows import (

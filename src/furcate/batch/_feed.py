@@ -47,17 +47,15 @@ class Feed:
         self._journal = journal
         self._ready: deque[Item] = deque()
         self._ended = False
-        self._turn = anyio.Lock()
 
     async def next(self) -> Item | None:
-        """Give the next item that is to be done; None after the last."""
-        async with self._turn:
-            while not self._ready and not self._ended:
-                ahead: list[Item | BadItem] = []
-                while len(ahead) < AHEAD and (item := await anext(self._items, None)) is not None:
-                    ahead.append(item)
-                self._ended = len(ahead) < AHEAD
-                self._taken += len(ahead)
-                await self._enrolled.wait(self._taken)
-                self._ready.extend(await self._journal.pending(ahead))
-            return self._ready.popleft() if self._ready else None
+        """Give the next item that is to be done, to one who asks at a time; None after the last."""
+        while not self._ready and not self._ended:
+            ahead: list[Item | BadItem] = []
+            while len(ahead) < AHEAD and (item := await anext(self._items, None)) is not None:
+                ahead.append(item)
+            self._ended = len(ahead) < AHEAD
+            self._taken += len(ahead)
+            await self._enrolled.wait(self._taken)
+            self._ready.extend(await self._journal.pending(ahead))
+        return self._ready.popleft() if self._ready else None

@@ -6,30 +6,27 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hashlib import sha256
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
-from attrs import evolve, field, frozen
-from attrs.validators import in_, instance_of, optional
+from attrs import evolve
 
-from furcate.batch._enroll import OnChanged
 from furcate.batch._executor import Executor, Hearing, ItemEnd, ItemTask, Work, Workers
 from furcate.batch._feed import AHEAD, Enrolled, Feed
-from furcate.batch._formats import Format
 from furcate.batch._in_process import InProcess
 from furcate.batch._items import BadItem, Item, Items, Source, open_source
+from furcate.batch._job_values import DEFAULT_OPTIONS, Ended, ItemOutcome, JobOptions, JobProgress
 from furcate.batch._journal import Journal, open_journal
 from furcate.batch._rows import MALFORMED, About, Enrollment, ItemFailure
 from furcate.batch._target import Target, function_of, target_name
 from furcate.orchestrator._config_digests import configuration_digests
 from furcate.orchestrator._engine import Engine
-from furcate.primitives._checks import check_instance, whole
+from furcate.primitives._checks import check_instance
 from furcate.primitives._errors import WorkerLostError
-from furcate.primitives._json import Plain
 from furcate.primitives._observations import Observation
 from furcate.primitives._resources import Prompt
 from furcate.primitives._usage import UNKNOWN, Usage
@@ -41,88 +38,6 @@ _TRIES = 3
 OnEvent: TypeAlias = Callable[[str, Observation], None]
 """Is told an item's id, and what was observed of one of its runs."""
 
-Ended: TypeAlias = Literal["all", "limit", "drained", "failures", "cancelled"]
-
-
-@frozen(kw_only=True)
-class ItemOutcome:
-    """Tell what came of an item; it is in the journal already.
-
-    Attributes:
-        id: what it is called; None where it cannot be read, so that it has failed.
-        line: the line of the input that it begins on, from 1 on.
-        state: ``finished`` or ``failed``.
-        result: what the target returned, as fresh plain data; None where it failed.
-        error: why it failed.
-        usage: the tokens of all its calls, those of an earlier start included that were not made again.
-    """
-
-    id: str | None
-    line: int
-    state: Literal["finished", "failed"]
-    result: Plain = field(default=None, repr=False)
-    error: ItemFailure | None = None
-    usage: Usage = UNKNOWN
-
-
-@frozen(kw_only=True)
-class JobProgress:
-    """Tell how far a job is.
-
-    Attributes:
-        enrollment: what its input held when it began.
-        running: items that have begun and not ended.
-        finished: items that this start of the job has finished.
-        failed: items that have failed in this start of it.
-        ended: why it begins no more items; None while it does: ``all`` were begun, the ``limit`` is reached, it is
-            ``drained`` or ``cancelled``, or there were too many ``failures``.
-    """
-
-    enrollment: Enrollment
-    running: int = 0
-    finished: int = 0
-    failed: int = 0
-    ended: Ended | None = None
-
-    @property
-    def left(self) -> int:
-        """How many items have not ended."""
-        return max(0, self.enrollment.pending - self.finished - self.failed)
-
-
-@frozen(kw_only=True)
-class JobOptions:
-    """Say how a job is run.
-
-    Attributes:
-        concurrency: how many items are worked on at once, whatever the capacity of backends is.
-        on_changed: what to do where finished items, the configuration or `code` have changed since: ``refuse``,
-            ``redo`` those items, or ``keep`` their results.
-        code: a version of the target's code; a change of it counts as a change of all that was finished under it.
-        replay: whether an item that was begun before is given what it had been answered, instead of asking again.
-        limit: most items to begin; None begins all.
-        max_failures: how many items may fail before no more are begun; None does not count.
-        format: of the items: ``jsonl``, ``csv`` or ``json``; None goes by the file's suffix.
-        id_field: the member that holds the items' ids; None takes ``id`` wherever there is one.
-        observations: whether the journal keeps what was observed of each item's runs, receipts included.
-
-    Raises:
-        TypeError: a number is no whole number.
-        ValueError: a number is too small.
-    """
-
-    concurrency: int = field(default=8, validator=whole(1))
-    on_changed: OnChanged = field(default="refuse", validator=in_(get_args(OnChanged)))
-    code: str = field(default="", validator=instance_of(str))
-    replay: bool = field(default=True, validator=instance_of(bool))
-    limit: int | None = field(default=None, validator=optional(whole(0)))
-    max_failures: int | None = field(default=None, validator=optional(whole(0)))
-    format: Format | None = None
-    id_field: str | None = None
-    observations: bool = field(default=True, validator=instance_of(bool))
-
-
-DEFAULT_OPTIONS = JobOptions()
 _HERE = InProcess()
 
 
@@ -158,7 +73,6 @@ class Job:
         self._enrolled = Enrolled()
         self._feed = Feed(source, journal, self._enrolled)
         self._begun = 0
-        self._active = 0
         self._scopes: set[anyio.CancelScope] = set()
         self._error: Exception | None = None
         # Whoever is slow to take outcomes holds up the workers, and not the memory.
@@ -220,19 +134,19 @@ class Job:
             tasks: where.
             about: what the job is, where its items are not yet in the journal; None where they are.
         """
-        doing: list[Callable[[], Awaitable[None]]] = [self._work] * self._options.concurrency
         if about is None:
             self._enrolled.end()
         else:
-            doing.append(partial(self._enroll, about))
-        self._active = len(doing)
-        for one in doing:
-            tasks.start_soon(self._counted, one)
+            self._spawn(tasks, partial(self._enroll, about))
+        self._spawn(tasks, partial(self._hand_out, tasks))
 
-    async def _counted(self, do: Callable[[], Awaitable[None]]) -> None:
-        """Do a part of the job; once the last part has ended, no more outcomes come."""
+    def _spawn(self, tasks: TaskGroup, do: Callable[[], Awaitable[None]]) -> None:
         scope = anyio.CancelScope()
         self._scopes.add(scope)
+        tasks.start_soon(self._do_part, do, scope)
+
+    async def _do_part(self, do: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
+        """Do a part of the job; once the last part has ended, no more outcomes come."""
         try:
             with scope:
                 await do()
@@ -241,13 +155,29 @@ class Job:
             self._error = self._error or error
             self._cut()
         finally:
-            self._active -= 1
-            if self._active == 0:
+            self._scopes.discard(scope)
+            if not self._scopes:
                 self._told.close()
 
-    async def _work(self) -> None:
-        while self._progress.ended is None and (item := await self._next()) is not None:
-            await self._told.send(await self._do(item))
+    async def _hand_out(self, tasks: TaskGroup) -> None:
+        """Begin items, each in a task of its own, as many at once as may be."""
+        places = anyio.Semaphore(self._options.concurrency)
+        while True:
+            await places.acquire()
+            if self._progress.ended is not None or (item := await self._next()) is None:
+                return
+            self._spawn(tasks, partial(self._work, item, places))
+
+    async def _work(self, item: Item, places: anyio.Semaphore) -> None:
+        try:
+            await self._do(item)
+        finally:
+            places.release()
+
+    async def _tell(self, outcome: ItemOutcome) -> None:
+        """Give an outcome to whoever iterates, unless that one has left."""
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._told.send(outcome)
 
     async def _enroll(self, about: About) -> None:
         """Bring the items into the journal while the first of them are worked on already."""
@@ -257,10 +187,12 @@ class Job:
         while True:
             while len(more) < most and (item := await anext(items, None)) is not None:
                 more.append(item)
-            await self._journal.enroll_more(more, position=position, about=about, where=self._source.where)
-            for item in more:
-                if isinstance(item, BadItem):
-                    await self._told.send(self._failed(item.id, item.line, ItemFailure(MALFORMED, item.problem)))
+            # As for ends: those of items that cannot be read are in the journal with the others.
+            with anyio.CancelScope(shield=True):
+                await self._journal.enroll_more(more, position=position, about=about, where=self._source.where)
+                for item in more:
+                    if isinstance(item, BadItem):
+                        await self._tell(self._failed(item.id, item.line, ItemFailure(MALFORMED, item.problem)))
             if len(more) < most:
                 break
             position, most = position + len(more), _ENROLLED_AT_ONCE
@@ -279,16 +211,21 @@ class Job:
             self._end("all")
         return item
 
-    async def _do(self, item: Item) -> ItemOutcome:
-        """Have one item worked on, and keep its end."""
+    async def _do(self, item: Item) -> None:
+        """Have one item worked on, keep its end, and tell it."""
         journal = self._journal
         on_event = None if self._on_event is None else partial(self._on_event, item.id)
         hearing = Hearing(keep=partial(journal.keep_call, item.id), on_event=on_event)
         self._progress = evolve(self._progress, running=self._progress.running + 1)
         try:
-            return await self._keep(item, await self._run(item, hearing))
+            end = await self._run(item, hearing)
+            # An end that is reached is kept and told whatever is cancelled: what the journal has, the reader is given.
+            with anyio.CancelScope(shield=True):
+                outcome = await self._keep(item, end)
         finally:
             self._progress = evolve(self._progress, running=self._progress.running - 1)
+        with anyio.CancelScope(shield=True):
+            await self._tell(outcome)
 
     async def _run(self, item: Item, hearing: Hearing) -> ItemEnd:
         """Have an item worked on, and tried again where its worker is lost meanwhile, which may be the item's doing."""
