@@ -132,12 +132,12 @@ def _add(
     _begin(connection)
     connection.executemany(_INCOMING, [_row(item, number) for number, item in enumerate(items, start=position)])
     _check_ids(connection, where)
-    twice = (
-        "SELECT 0, id, items.line, incoming.line, 2 FROM temp.incoming JOIN items USING (id) ORDER BY incoming.position"
-    )
-    if found := connection.execute(twice).fetchall():
-        lines = tuple(line for *_, first, last, _ in found for line in (first, last))
-        raise ItemsError(f"{_twice(found[0])}; give each item an id of its own", where=where, lines=lines)
+    again = "temp.incoming JOIN items USING (id)"
+    found = connection.execute(
+        f"SELECT 0, id, items.line, incoming.line, 2 FROM {again} ORDER BY incoming.position LIMIT ?", (_NAMED,)
+    ).fetchall()
+    if found:
+        raise _twice(found, _number(connection, f"SELECT count(*) FROM {again}"), where)
     for statement in _ADD:
         connection.execute(statement)
     connection.execute(_FAIL, {"kind": MALFORMED, "now": now})
@@ -177,20 +177,22 @@ def _check_ids(connection: sqlite3.Connection, where: str) -> None:
     """Refuse an input that has an id twice."""
     connection.execute("CREATE INDEX temp.incoming_by_id ON incoming (id)")
     found = connection.execute(_TWICE, (_NAMED,)).fetchall()
-    if not found:
-        return
-    [[many]] = connection.execute(_COUNT_TWICE)
-    lines = tuple(line for *_, first, last, _ in found for line in (first, last))
-    said = [_twice(row) for row in found]
+    if found:
+        raise _twice(found, _number(connection, _COUNT_TWICE), where)
+
+
+def _twice(found: Sequence[tuple[bool, str, int, int, int]], many: int, where: str) -> ItemsError:
+    """Say which ids stand more than once, some of `many`."""
+    said = []
+    for unnamed, name, first, last, count in found:
+        items = "two items" if count == 2 else f"{count:,} items"
+        lines = f"lines {first} and {last}" if count == 2 else f"from line {first} to line {last}"
+        said.append(
+            f"{items} without an id say the same ({lines})" if unnamed else f"{items} have the id {name!r} ({lines})"
+        )
     more = f"; the same holds for {many - len(found):,} more" if many > len(found) else ""
-    raise ItemsError(f"{'; '.join(said)}{more}; give each item an id of its own", where=where, lines=lines)
-
-
-def _twice(row: tuple[bool, str, int, int, int]) -> str:
-    unnamed, name, first, last, count = row
-    many = "two items" if count == 2 else f"{count:,} items"
-    lines = f"lines {first} and {last}" if count == 2 else f"from line {first} to line {last}"
-    return f"{many} without an id say the same ({lines})" if unnamed else f"{many} have the id {name!r} ({lines})"
+    named = tuple(line for *_, first, last, _ in found for line in (first, last))
+    return ItemsError(f"{'; '.join(said)}{more}; give each item an id of its own", where=where, lines=named)
 
 
 def _merge(
