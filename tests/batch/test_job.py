@@ -202,16 +202,33 @@ async def test_what_changed_since_is_refused_or_done_again(tmp_path: Path, what:
                     pass
             assert caught.value.reason == "changed"
             assert len(stub.requests) == 3
-            async with open_job(
-                "say", items, engine=engine, journal=path, options=JobOptions(code=code, on_changed="keep")
-            ) as job:
-                await job.run()
+            for on_changed in ("keep", "refuse"):
+                options = JobOptions(code=code, on_changed=on_changed)
+                async with open_job("say", items, engine=engine, journal=path, options=options) as job:
+                    await job.run()
             assert len(stub.requests) == 3
             async with open_job(
                 "say", items, engine=engine, journal=path, options=JobOptions(code=code, on_changed="redo")
             ) as job:
                 await job.run()
     assert len(stub.requests) >= 4
+
+
+async def test_ids_of_another_name_are_no_reason_to_do_it_all_again(tmp_path: Path) -> None:
+    """A job that goes on with another field of ids is refused before anything is asked, and told both."""
+    items = lines(tmp_path / "items.jsonl", *({"id": f"i{n}", "word": f"w{n}", "key": n} for n in range(3)))
+    async with StubProvider(echo) as stub, engine_for(stub) as engine:
+        async with open_job("say", items, engine=engine, journal=tmp_path / "job.db") as job:
+            await job.run()
+        with pytest.raises(JournalError, match="known by their 'id', and would now be known by their 'key'"):
+            options = JobOptions(id_field="key")
+            async with open_job("say", items, engine=engine, journal=tmp_path / "job.db", options=options):
+                pytest.fail("the job began")
+        async with open_job(
+            "say", items, engine=engine, journal=tmp_path / "job.db", options=JobOptions(id_field="id")
+        ) as job:
+            await job.run()
+        assert len(stub.requests) == 3
 
 
 async def test_an_answer_of_another_form_is_a_result_with_its_text(tmp_path: Path) -> None:

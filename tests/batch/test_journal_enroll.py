@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from attrs import evolve
 
 from furcate.batch import (
     About,
@@ -113,14 +114,9 @@ async def test_a_changed_finished_item_is_refused_unless_it_is_said_what_to_do(t
         assert told.value.reason == "changed"
         assert [row.id for row in await _rows(journal)] == ["a", "b", "c", "d"]
 
-        kept = await _enroll(journal, changed, on_changed="keep")
-        assert (kept.changed, kept.redone, kept.finished, kept.pending, kept.failed) == (1, 0, 2, 2, 0)
-        assert await journal.calls("c") == ()
-        with pytest.raises(JournalError, match="changed since"):
-            await _enroll(journal, changed)
-
         redone = await _enroll(journal, changed, on_changed="redo")
-        assert (redone.changed, redone.redone, redone.finished, redone.pending) == (1, 1, 1, 3)
+        assert (redone.changed, redone.redone, redone.finished, redone.pending, redone.failed) == (1, 1, 1, 3, 0)
+        assert await journal.calls("c") == ()
         assert (await _enroll(journal, changed)).changed == 0
         assert [(row.id, row.value) for row in await _rows(journal)] == [
             ("b", None),
@@ -128,6 +124,83 @@ async def test_a_changed_finished_item_is_refused_unless_it_is_said_what_to_do(t
             ("c", None),
             ("d", 4),
         ]
+
+
+async def test_keeping_results_settles_what_has_changed(tmp_path: Path) -> None:
+    """The same input is taken without a word from then on; whatever changes after that is asked about."""
+    other = About(target="m:f", digests={"code": "2"})
+    changed = _items("b", "a=2", "c")
+    async with open_journal(tmp_path / "j") as journal:
+        await _enroll(journal, _items("a=1", "b", "c"))
+        await journal.finish("a", b"1")
+        await journal.finish("b", b"2")
+        kept = await _enroll(journal, changed, about=other, on_changed="keep")
+        assert (kept.changed, kept.outdated, kept.redone, kept.finished, kept.pending) == (1, 1, 0, 2, 1)
+        again = await _enroll(journal, changed, about=other)
+        assert (again.changed, again.outdated, again.finished, again.pending) == (0, 0, 2, 1)
+        assert [(row.id, row.value) for row in await _rows(journal)] == [("b", 2), ("a", 1), ("c", None)]
+        with pytest.raises(JournalError, match="changed since: 'a'"):
+            await _enroll(journal, _items("a=3", "b", "c"), about=other)
+        with pytest.raises(JournalError, match=r"'a' \(line 2\); 1 finished item was finished under another setup"):
+            await _enroll(journal, changed, about=evolve(other, target="m:g"))
+        assert (await _enroll(journal, _items("a=1", "b", "c"))).finished == 2
+        redone = await _enroll(journal, changed, about=other, on_changed="redo")
+        assert (redone.changed, redone.outdated, redone.pending) == (1, 1, 3)
+        await journal.finish("b", b"3")
+        # Whoever goes back to what was kept once is asked, since there is another result.
+        with pytest.raises(JournalError, match="1 finished item was finished under another setup"):
+            await _enroll(journal, changed, about=ABOUT)
+
+
+async def test_an_input_of_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
+    """Another file, or another field of ids, would have everything done and paid for again without a word."""
+    first = evolve(ABOUT, source="old.jsonl", id_field="id")
+    by_key = evolve(first, id_field="key")
+    async with open_journal(tmp_path / "j") as journal:
+        await _enroll(journal, _items("a", "b"), about=first)
+        # As long as nothing is finished, nothing is lost.
+        assert (await _enroll(journal, _items("c"), about=by_key)).gone == 2
+        await _enroll(journal, _items("a", "b"), about=first)
+        await journal.finish("a", b"1")
+        with pytest.raises(
+            JournalError, match=r"knows no item of .+, and has 1 finished item that came from old\.jsonl; give"
+        ) as told:
+            await _enroll(journal, _items("x", "y"), about=first)
+        assert told.value.reason == "changed"
+        with pytest.raises(JournalError, match="are known by their 'id', and would now be known by their 'key'"):
+            await _enroll(journal, _items("a", "b"), about=by_key)
+        with pytest.raises(JournalError, match="knows no item of"):
+            await _enroll(journal, _items("x", "y"))
+        assert [row.id for row in await _rows(journal) if row.position is not None] == ["a", "b"]
+        answers: tuple[tuple[About, OnChanged], ...] = ((by_key, "keep"), (first, "redo"))
+        for about, answer in answers:
+            assert (await _enroll(journal, _items(answer), about=about, on_changed=answer)).pending == 1
+            assert (await _enroll(journal, _items(answer), about=about)).pending == 1
+            await _enroll(journal, _items("a", "b"), about=first, on_changed="keep")
+
+
+async def test_what_an_earlier_release_has_kept_is_asked_of_no_id_field(tmp_path: Path) -> None:
+    """Where the journal does not say by what its items are known, their ids alone are looked at."""
+    async with open_journal(tmp_path / "j") as journal:
+        await _enroll(journal, _items("a"))
+        await journal.finish("a", b"1")
+        assert (await _enroll(journal, _items("a"), about=evolve(ABOUT, id_field="key"))).finished == 1
+    async with open_journal(tmp_path / "j") as journal:
+        assert journal.about.id_field == "key"
+
+
+async def test_ids_that_come_again_later_are_named(tmp_path: Path) -> None:
+    """An input that is enrolled piece by piece is refused in the same words as one that is read as a whole."""
+    async with open_journal(tmp_path / "j") as journal:
+        async with open_source(io.BytesIO(_items(*"abcdefg").encode())) as source:
+            items = [item async for item in source]
+        await journal.enroll_more(items, position=0, about=ABOUT)
+        with pytest.raises(ItemsError) as told:
+            await journal.enroll_more([evolve(one, line=7 + one.line) for one in items], position=7, about=ABOUT)
+        assert len(await _rows(journal)) == 7
+    assert "two items have the id 'a' (lines 1 and 8); two items have the id 'b' (lines 2 and 9)" in str(told.value)
+    assert "the same holds for 2 more; give each item an id of its own" in str(told.value)
+    assert told.value.lines == (1, 8, 2, 9, 3, 10, 4, 11, 5, 12)
 
 
 async def test_items_that_were_finished_under_another_setup_are_refused(tmp_path: Path) -> None:
@@ -171,6 +244,7 @@ async def test_malformed_items_have_failed_until_they_are_mended(tmp_path: Path)
             await _enroll(journal, spoilt)
         assert (await _enroll(journal, spoilt, on_changed="keep")).finished == 1
         assert [(row.state, row.error) for row in await _rows(journal)][2] == ("finished", None)
+        assert (await _enroll(journal, spoilt)).finished == 1
         assert (await _enroll(journal, spoilt, on_changed="redo")).failed == 1
 
 

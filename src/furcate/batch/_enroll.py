@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from furcate.batch._database import Database, transaction
 from furcate.batch._items import BadItem, Item
+from furcate.batch._reading import about_in
 from furcate.batch._rows import MALFORMED, About, Enrollment, ItemFailure
 from furcate.primitives._errors import ItemsError, JournalError
 
@@ -36,12 +37,21 @@ _OTHERWISE = """
 CREATE TEMP TABLE otherwise AS
 SELECT items.number, incoming.position, items.id, incoming.line, items.state, items.digest <> incoming.digest AS content
 FROM temp.incoming JOIN items ON items.id = incoming.id
-WHERE items.digest <> incoming.digest OR (items.state = 'finished' AND items.setup IS NOT :setup)
+WHERE (items.digest <> incoming.digest OR (items.state = 'finished' AND items.setup IS NOT :setup))
+AND NOT EXISTS (
+    SELECT 1 FROM kept WHERE :settled AND items.state = 'finished'
+    AND kept.number = items.number AND kept.digest = incoming.digest AND kept.setup = :setup
+)
+"""
+_KEEP = """
+INSERT OR REPLACE INTO kept SELECT otherwise.number, incoming.digest, :setup
+FROM temp.otherwise JOIN temp.incoming USING (position) WHERE otherwise.state = 'finished'
 """
 _FORGET = (
     "DELETE FROM outcomes WHERE number IN {numbers}",
     "DELETE FROM observations WHERE number IN {numbers}",
     "DELETE FROM calls WHERE number IN {numbers}",
+    "DELETE FROM kept WHERE number IN {numbers}",
 )
 RESET = """
 UPDATE items SET state = 'pending', tries = 0, ended = NULL, failure = NULL, setup = NULL, started_at = NULL,
@@ -204,12 +214,16 @@ def _merge(
     ):
         # A pipe that broke looks like this; all results would be those of items that are gone.
         raise ItemsError(f"there are no items, and the journal has {known:,}; see what became of them", where=where)
-    connection.execute(_OTHERWISE, {"setup": about.setup})
+    if on_changed == "refuse" and (problem := _strange(connection, about, where)):
+        raise JournalError(problem, "changed", path=path)
+    # What was kept once is asked about no more; to do it again after all is asked for in so many words.
+    connection.execute(_OTHERWISE, {"setup": about.setup, "settled": on_changed != "redo"})
     changed = _number(connection, "SELECT count(*) FROM temp.otherwise WHERE state = 'finished' AND content")
     outdated = _number(connection, "SELECT count(*) FROM temp.otherwise WHERE state = 'finished' AND NOT content")
     if on_changed == "refuse" and changed + outdated:
         raise JournalError(_refusal(connection, changed, outdated), "changed", path=path)
     if on_changed == "keep":
+        connection.execute(_KEEP, {"setup": about.setup})
         connection.execute("DELETE FROM temp.otherwise WHERE state = 'finished'")
     before = _number(connection, "SELECT count(*) FROM items WHERE id IS NOT NULL")
     for statement in _MERGE:
@@ -232,6 +246,28 @@ def _merge(
     )
     _drop(connection)
     return enrollment
+
+
+def _strange(connection: sqlite3.Connection, about: About, where: str) -> str | None:
+    """Say why all of an input would be done as new, although much is finished; None where that is not so."""
+    finished = _number(connection, "SELECT count(*) FROM items WHERE state = 'finished'")
+    if not finished:
+        return None
+    stored = about_in(connection) or About()
+    if stored.id_field and about.id_field and stored.id_field != about.id_field:
+        return (
+            f"its items are known by their {stored.id_field!r}, and would now be known by their {about.id_field!r}; "
+            "give the id field that it had, or another journal, or have them done as new"
+        )
+    known = _number(connection, "SELECT EXISTS (SELECT 1 FROM temp.incoming JOIN items USING (id))")
+    named = _number(connection, "SELECT count(id) FROM temp.incoming")
+    if known or not named:
+        return None
+    done, source = _items(finished, "that came", "that came"), stored.source or "elsewhere"
+    return (
+        f"it knows no item of {where}, and has {done} from {source}; give the items that it had, or another journal, or "
+        "have these done as well"
+    )
 
 
 def _refusal(connection: sqlite3.Connection, changed: int, outdated: int) -> str:

@@ -18,7 +18,7 @@ from attrs import evolve
 from furcate.batch._executor import Executor, Hearing, ItemEnd, ItemTask, Work, Workers
 from furcate.batch._feed import AHEAD, Enrolled, Feed
 from furcate.batch._in_process import InProcess
-from furcate.batch._items import BadItem, Item, Items, Source, open_source
+from furcate.batch._items import ID_FIELD, BadItem, Item, Items, Source, open_source
 from furcate.batch._job_values import DEFAULT_OPTIONS, Ended, ItemOutcome, JobOptions, JobProgress
 from furcate.batch._journal import Journal, open_journal
 from furcate.batch._rows import MALFORMED, About, Enrollment, ItemFailure
@@ -330,7 +330,12 @@ async def open_job(
         open_journal(journal) as kept,
         executor.open(work) as workers,
     ):
-        about = About(target=name, source=source.where, digests={**digests, "code": options.code})
+        about = About(
+            target=name,
+            source=source.where,
+            id_field=options.id_field or ID_FIELD,
+            digests={**digests, "code": options.code},
+        )
         # In a new journal nothing can have changed, so the first items are begun while the others are being enrolled.
         many = None if await kept.has_items() else await source.count_if_distinct()
         if many is None:

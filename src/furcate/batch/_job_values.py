@@ -70,7 +70,7 @@ class JobOptions:
     Attributes:
         concurrency: how many items are worked on at once, whatever the capacity of backends is.
         on_changed: what to do where finished items, the configuration or `code` have changed since: ``refuse``,
-            ``redo`` those items, or ``keep`` their results.
+            ``redo`` those items, or ``keep`` their results, which settles it for later starts.
         code: a version of the target's code; a change of it counts as a change of all that was finished under it.
         replay: whether an item that was begun before is given what it had been answered, instead of asking again.
         limit: most items to begin; None begins all.

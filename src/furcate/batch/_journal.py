@@ -24,7 +24,7 @@ from furcate.batch._database import (
 )
 from furcate.batch._enroll import RESET, OnChanged, enroll, enroll_more
 from furcate.batch._items import BadItem, Item
-from furcate.batch._reading import JournalReader, holder_in
+from furcate.batch._reading import JournalReader, about_in, holder_in
 from furcate.batch._rows import MALFORMED, About, Enrollment, Holder, ItemFailure, KeptCall
 from furcate.batch._schema import bring_up_to_date
 from furcate.batch._writer import Writer
@@ -85,11 +85,13 @@ class Journal(JournalReader):
             items: such as a `Source`; it is read once.
             about: what the job is now; None is what it was.
             on_changed: what to do where finished items have changed, or were finished under another setup: ``refuse``
-                the input, ``redo`` them, or ``keep`` their results.
+                the input, ``redo`` them, or ``keep`` their results, which is not asked again. An input of which the
+                journal knows nothing, or by another id field, is refused likewise.
 
         Raises:
             ItemsError: two items have the same id, or the input cannot be read.
-            JournalError: finished items have changed and `on_changed` is ``refuse``; or the disk is full.
+            JournalError: finished items have changed, or are not those of the input, and `on_changed` is ``refuse``; or
+                the disk is full.
         """
         now = about or self.about
         enrollment = await enroll(self._database, items, about=now, on_changed=on_changed, now=_now())
@@ -433,9 +435,7 @@ def _register(connection: sqlite3.Connection) -> About | None:
     holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
     connection.execute("INSERT OR REPLACE INTO meta VALUES ('holder', ?)", (holder,))
     connection.execute("COMMIT")
-    for [value] in connection.execute("SELECT value FROM meta WHERE name = 'about'"):
-        return About.from_json(value)
-    return None
+    return about_in(connection)
 
 
 def _forget_holder(connection: sqlite3.Connection) -> None:

@@ -180,6 +180,7 @@ def status_of(connection: sqlite3.Connection) -> Status:
     connection.execute("BEGIN")
     try:
         meta = dict(connection.execute("SELECT name, value FROM meta"))
+        about = about_in(connection)
         counts = connection.execute("SELECT state, position IS NULL, count(*) FROM items GROUP BY 1, 2").fetchall()
         failures = connection.execute(
             "SELECT failure, count(*) FROM items WHERE failure IS NOT NULL AND position IS NOT NULL"
@@ -194,7 +195,7 @@ def status_of(connection: sqlite3.Connection) -> Status:
     here = {state: count for state, gone, count in counts if not gone}
     gone = {state: count for state, gone, count in counts if gone}
     return Status(
-        about=About.from_json(meta["about"]) if "about" in meta else About(),
+        about=about or About(),
         furcate=json.loads(meta["furcate"]),
         created_at=json.loads(meta["created_at"]),
         pending=here.get("pending", 0),
@@ -229,6 +230,13 @@ def _holder(connection: sqlite3.Connection, path: str) -> Holder | None:
     except JournalError:
         return None
     return holder_in(connection)
+
+
+def about_in(connection: sqlite3.Connection) -> About | None:
+    """Read what the job was when its items were last enrolled; None where none were."""
+    for [value] in connection.execute("SELECT value FROM meta WHERE name = 'about'"):
+        return About.from_json(value)
+    return None
 
 
 def holder_in(connection: sqlite3.Connection) -> Holder:

@@ -30,10 +30,12 @@ class About:
         source: where the items come from.
         digests: what results depend on besides the item: names, such as ``configuration`` or ``code``, and digests or
             versions.
+        id_field: the member that holds the items' ids; empty where that is not known.
     """
 
     target: str = ""
     source: str = ""
+    id_field: str = ""
     digests: FrozenMap = field(factory=FrozenMap, converter=_digests)
 
     @property
@@ -43,7 +45,10 @@ class About:
 
     def to_json(self) -> str:
         """Give the same as JSON."""
-        return canonical({"target": self.target, "source": self.source, "digests": thaw(self.digests)}).decode()
+        told: dict[str, Plain] = {"target": self.target, "source": self.source, "digests": thaw(self.digests)}
+        if self.id_field:
+            told["id_field"] = self.id_field
+        return canonical(told).decode()
 
     @classmethod
     def from_json(cls, text: str) -> About:

@@ -65,7 +65,12 @@ CREATE TABLE calls (
 CREATE UNIQUE INDEX calls_by_attempt ON calls (number, run_id, attempt);
 """
 
-STEPS: tuple[str, ...] = (_FIRST,)
+_SECOND = """
+-- Finished items whose results were kept although something had changed: what the item said then, and the setup.
+CREATE TABLE kept (number INTEGER PRIMARY KEY REFERENCES items, digest BLOB NOT NULL, setup BLOB NOT NULL);
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _SECOND)
 """What leads from version 0, an empty database, to 1, and from each version to the next."""
 
 
