@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -178,3 +179,20 @@ async def test_a_line_that_nests_too_deeply_fails_alone(tmp_path: Path) -> None:
     async with engine, open_job(instant, items, engine=engine, journal=tmp_path / "job.journal") as job:
         await job.run()
         assert (job.progress.finished, job.progress.enrollment.malformed) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "given", ['{"id": 1}\n{"id": 1}\n', '[{"id": 1}', "id,x,x\n1,2,3\n"], ids=["jsonl", "json", "csv"]
+)
+async def test_a_first_start_that_is_refused_leaves_no_journal(
+    tmp_path: Path, given: str, request: pytest.FixtureRequest
+) -> None:
+    """One that is there would say that the job is done."""
+    items = tmp_path / f"items.{request.node.callspec.id.rpartition('-')[2]}"
+    items.write_text(given)
+    engine = furcate.Engine(backends=[furcate.Backend("none")])
+    async with engine:
+        with pytest.raises(ItemsError):
+            async with open_job(instant, items, engine=engine, journal=tmp_path / "job.journal"):
+                pytest.fail("the job began")
+    assert os.listdir(tmp_path) == [items.name]

@@ -103,6 +103,9 @@ async def test_a_missing_journal_is_made_only_to_run_a_job(tmp_path: Path) -> No
     (tmp_path / "j").touch()
     with pytest.raises(JournalError, match="only an empty database"):
         await _look(tmp_path / "j")
+    with pytest.raises(JournalError, match="only an empty database"):
+        async with open_journal(tmp_path / "j", create=False):
+            pass  # pragma: no cover
     await _open(tmp_path / "j")
     await _look(tmp_path / "j")
 
@@ -145,6 +148,88 @@ async def test_the_same_process_is_refused_as_well(tmp_path: Path) -> None:
         with pytest.raises(JournalError, match="this process has the journal open already"):
             await _open(tmp_path / "j")
     await _open(tmp_path / "j")
+
+
+async def test_no_second_writer_comes_in_by_a_lock_that_is_gone(tmp_path: Path) -> None:
+    """Whoever deletes the lock lets another process in; the first one stops before it writes anything more."""
+    async with open_journal(tmp_path / "j") as first:
+        await _enroll(first, 3)
+        (tmp_path / "j.lock").unlink()
+        async with open_journal(tmp_path / "j") as second:
+            await second.begin("0")
+            with pytest.raises(
+                JournalError, match=r"its lock .+j\.lock was deleted or replaced while the job ran"
+            ) as told:
+                await first.begin("1")
+            assert told.value.reason == "missing"
+            await second.finish("0", b"1")
+            await second.begin("1")
+    async with read_journal(tmp_path / "j") as reader, reader.rows(states=("pending", "finished")) as rows:
+        assert [(row.id, row.tries) async for row in rows] == [("0", 1), ("1", 1), ("2", 0)]
+
+
+async def test_who_runs_the_job_is_not_forgotten_by_one_that_ran_it_before(
+    tmp_path: Path, holder: subprocess.Popen[bytes]
+) -> None:
+    """A process that leaves a journal which another one runs by now says nothing about that one."""
+    (tmp_path / "j.lock").unlink()
+    async with open_journal(tmp_path / "j"):
+        assert holder.stdin is not None
+        holder.stdin.close()
+        await anyio.to_thread.run_sync(holder.wait)
+        async with read_journal(tmp_path / "j") as reader:
+            assert (running := await reader.holder()) is not None
+            assert running.pid == os.getpid()
+
+
+async def test_a_journal_of_two_names_is_refused(tmp_path: Path) -> None:
+    """Each name would have a lock and a write-ahead file of its own."""
+    await _open(tmp_path / "j")
+    os.link(tmp_path / "j", tmp_path / "other")
+    for name in ("j", "other"):
+        with pytest.raises(JournalError, match=r"the file has 2 names \(hard links\).+; keep one"):
+            await _open(tmp_path / name)
+    await _look(tmp_path / "j")
+    (tmp_path / "other").unlink()
+    await _open(tmp_path / "j")
+
+
+async def test_a_start_that_is_refused_leaves_no_file(tmp_path: Path) -> None:
+    """Nothing is there before anything was enrolled; what was there already, or was enrolled, stays."""
+    (tmp_path / "link").symlink_to(tmp_path / "far")
+    for name in ("j", "link"):
+        with pytest.raises(ZeroDivisionError):
+            async with open_journal(tmp_path / name):
+                raise ZeroDivisionError
+    assert os.listdir(tmp_path) == ["link"]
+    await _open(tmp_path / "j")
+    with pytest.raises(ZeroDivisionError):
+        async with open_journal(tmp_path / "j"):
+            raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        async with open_journal(tmp_path / "k") as journal:
+            await _enroll(journal, 1)
+            raise ZeroDivisionError
+    for name in ("j", "k"):
+        await _look(tmp_path / name)
+
+
+@pytest.mark.parametrize("path", ["", ":memory:", b"j", None, 5])
+async def test_a_path_that_names_no_file_is_refused(path: object) -> None:
+    """SQLite would keep such a journal nowhere."""
+    wrong = ValueError if isinstance(path, str) else TypeError
+    for use in (open_journal, read_journal):
+        with pytest.raises(wrong, match="the path of the journal is"):
+            async with use(path):  # type: ignore[arg-type]
+                pass  # pragma: no cover
+
+
+async def test_a_device_is_no_journal() -> None:
+    """No lock is put beside it either."""
+    for use in (_open, _look):
+        with pytest.raises(JournalError, match="this is no file on a disk"):
+            await use(Path(os.devnull))
+    assert f"{os.path.basename(os.devnull)}.lock" not in os.listdir(os.path.dirname(os.devnull))
 
 
 async def test_a_database_that_is_full_loses_nothing(tmp_path: Path) -> None:

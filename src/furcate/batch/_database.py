@@ -38,28 +38,37 @@ def leave_alone(*_: object) -> None:
 class Database:
     """Work on one connection in worker threads, one piece of work at a time.
 
+    Arguments:
+        path: the file.
+        connection: to it.
+        lock: the file that keeps other writers away; None for one that only reads.
+
     Attributes:
         path: the file.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: str, connection: sqlite3.Connection, *, lock: str | None = None) -> None:
         self.path = path
-        self._place = os.path.abspath(path)
-        self._file = _file_at(self._place)
+        places = {"the journal": path} if lock is None else {"the journal": path, f"its lock {lock}": lock}
+        self._files = [(what, at := os.path.abspath(place), _file_at(at)) for what, place in places.items()]
         self._connection = connection
         self._guard = Lock()
         self._limiter = CapacityLimiter(1)
         self._closed = False
 
     def check_there(self) -> None:
-        """Check that the file is still where it was: what is written to one that was deleted is kept for nobody.
+        """Check that the files are still where they were.
+
+        What is written to a journal that was deleted is kept for nobody; where its lock was deleted, another process
+        may be running the job.
 
         Raises:
-            JournalError: it is not.
+            JournalError: one of them is not.
         """
-        if self._file is not None and _file_at(self._place) != self._file:
-            problem = "the journal was deleted or replaced while its job ran, so that nothing more can be kept"
-            raise JournalError(problem, "missing", path=self.path)
+        for what, place, file in self._files:
+            if file is not None and _file_at(place) != file:
+                problem = f"{what} was deleted or replaced while the job ran, so that nothing more can be kept safely"
+                raise JournalError(f"{problem}; start the job again", "missing", path=self.path)
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do a piece of work in a worker thread. Cancelled, it ends before this does, or it never began.
@@ -129,6 +138,21 @@ async def made_in_thread(make: Callable[[], T], undo: Callable[[T], None]) -> T:
     return made[0]
 
 
+def place_of(path: object) -> str:
+    """Give the path of a journal as text.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it names no file.
+    """
+    place = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if not isinstance(place, str):
+        raise TypeError(f"the path of the journal is {path!r}; give the path of a file as text")
+    if place in ("", ":memory:"):
+        raise ValueError(f"the path of the journal is {place!r}, which names no file; give the path of one")
+    return place
+
+
 def open_for_writing(path: str) -> sqlite3.Connection:
     """Open a journal, or a new file, in which each commit is on the disk once it returns.
 
@@ -193,6 +217,8 @@ def _opened(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 def _check_place(path: str) -> None:
     if os.path.isdir(path):
         raise JournalError("this is a folder; give the path of a file", "folder", path=path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise JournalError("this is no file on a disk, and no journal; give another path", "foreign", path=path)
     folder = os.path.dirname(path) or "."
     with telling(path):
         try:
@@ -210,22 +236,27 @@ class OneWriter:
     however that went. It is not on the journal itself, so that readers are not in its way.
 
     Arguments:
-        path: the journal; links are followed, since all names of a journal have one lock.
+        path: the journal; symbolic links are followed, so that one lock serves all of them.
+
+    Attributes:
+        place: the file of the lock.
     """
 
     def __init__(self, path: str) -> None:
+        self.place = f"{os.path.realpath(path)}.lock"
         self._path = path
-        self._lock = FileLock(
-            f"{os.path.realpath(path)}.lock", thread_local=False, fallback_to_soft=False, preserve_lock_file=True
-        )
+        self._lock = FileLock(self.place, thread_local=False, fallback_to_soft=False, preserve_lock_file=True)
 
     def acquire(self, wait_s: float = _LOCK_S) -> bool:
         """Take the lock, and tell whether it was free. Somebody may look at it for a moment, hence the wait.
 
         Raises:
-            JournalError: no lock can be had there at all.
+            JournalError: no lock can be had there at all, or it would not be the only one.
         """
         with telling(self._path):
+            if os.path.exists(self._path) and (names := os.stat(self._path).st_nlink) > 1:
+                problem = f"the file has {names} names (hard links), and no lock holds for all of them; keep one"
+                raise JournalError(problem, "busy", path=self._path)
             try:
                 self._lock.acquire(timeout=wait_s)
             except Timeout:

@@ -265,8 +265,8 @@ def _strange(connection: sqlite3.Connection, about: About, where: str) -> str | 
         return None
     done, source = _items(finished, "that came", "that came"), stored.source or "elsewhere"
     return (
-        f"it knows no item of {where}, and has {done} from {source}; give the items that it had, or another journal, or "
-        "have these done as well"
+        f"it knows no item of {where}, and has {done} from {source}; give the items that it had, or another journal, "
+        "or have these done as well"
     )
 
 

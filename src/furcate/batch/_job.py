@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 from attrs import evolve
 
+from furcate.batch._database import place_of
 from furcate.batch._executor import Executor, Hearing, ItemEnd, ItemTask, Work, Workers
 from furcate.batch._feed import AHEAD, Enrolled, Feed
 from furcate.batch._in_process import InProcess
@@ -271,7 +272,7 @@ class Job:
             self._progress = evolve(self._progress, ended=why)
 
 
-def _job_name(journal: str | os.PathLike[str]) -> str:
+def _job_name(journal: str) -> str:
     """Name a job by where its journal is: nobody else can run it at the same time."""
     return sha256(f"{socket.gethostname()}\0{os.path.realpath(journal)}".encode()).hexdigest()[:16]
 
@@ -305,13 +306,15 @@ async def open_job(
         ItemsError: the items cannot be read, or two of them have one id.
         JournalError: the journal is in use, or no journal, or was written under another setup.
         UnknownNameError: there is no such prompt.
-        TypeError: the target is neither a prompt nor the id of one nor an async function of two arguments; or one of
-            the values given as items is none of JSON's.
+        TypeError: the target is neither a prompt nor the id of one nor an async function of two arguments; one of
+            the values given as items is none of JSON's; or the journal's path is no text.
+        ValueError: the journal's path names no file.
 
     Cancelled, it closes what is running; whatever had finished is in the journal.
     """
     check_instance("engine", engine, Engine)
     check_instance("options", options, JobOptions)
+    place = place_of(journal)
     name = target_name(target)
     if isinstance(target, str):
         engine.inspect_prompt(target)
@@ -323,11 +326,11 @@ async def open_job(
         observations=options.observations,
         events=on_event is not None or engine._is_heard,
         concurrency=options.concurrency,
-        job=_job_name(journal),
+        job=_job_name(place),
     )
     async with (
         open_source(items, options.format, id_field=options.id_field) as source,
-        open_journal(journal) as kept,
+        open_journal(place) as kept,
         executor.open(work) as workers,
     ):
         about = About(

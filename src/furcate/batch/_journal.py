@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
-import socket
 import sqlite3
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 
 from attrs import frozen
 
-from furcate.batch._database import (
-    Database,
-    OneWriter,
-    made_in_thread,
-    open_for_reading,
-    open_for_writing,
-    telling,
-)
+from furcate.batch._database import Database, made_in_thread, place_of
 from furcate.batch._enroll import RESET, OnChanged, enroll, enroll_more
 from furcate.batch._items import BadItem, Item
-from furcate.batch._reading import JournalReader, about_in, holder_in
-from furcate.batch._rows import MALFORMED, About, Enrollment, Holder, ItemFailure, KeptCall
-from furcate.batch._schema import bring_up_to_date
+from furcate.batch._opening import Opened, open_once
+from furcate.batch._reading import JournalReader
+from furcate.batch._rows import MALFORMED, About, Enrollment, ItemFailure, KeptCall
 from furcate.batch._writer import Writer
 from furcate.primitives._errors import JournalError, MisuseError
 from furcate.primitives._usage import UNKNOWN, USAGE_FIELDS, Usage
@@ -120,8 +110,9 @@ class Journal(JournalReader):
             ItemsError: an item has the id of another one.
             JournalError: the journal cannot be written.
         """
-        self.about = self.stored = about
+        self.about = about
         await enroll_more(self._database, items, about=about, position=position, where=where, now=_now())
+        self.stored = about
 
     async def pending(self, items: Sequence[Item | BadItem]) -> tuple[Item, ...]:
         """Give those of some items that are to be done, in their order.
@@ -354,7 +345,8 @@ async def open_journal(path: str | os.PathLike[str], *, create: bool = True) -> 
     """Open a journal to run its job, and keep other processes from doing the same meanwhile; others may read it.
 
     Beside the journal stands a file with the suffix ``.lock``, and while it is open two more of SQLite's. Leaving
-    waits for what is being committed, for 20 seconds at most, whatever is cancelled.
+    waits for what is being committed, for 20 seconds at most, whatever is cancelled. A new journal in which nothing was
+    enrolled when the block ends by an error is deleted again.
 
     Arguments:
         path: the file; where there is none, a new journal is made.
@@ -362,82 +354,16 @@ async def open_journal(path: str | os.PathLike[str], *, create: bool = True) -> 
 
     Raises:
         JournalError: another process runs the job; the file is no journal, damaged, or of a later release; it cannot be
-            written; it is not there and is not to be made.
+            written; it is not there and is not to be made; it has several names.
+        TypeError: the path is no text.
+        ValueError: the path names no file.
     """
-    place = os.fspath(path)
-    lock = OneWriter(place)
-    database, stored = await made_in_thread(
-        partial(_open, place, lock, create=create), lambda made: made[0].shut(_forget_holder, lock.release)
-    )
+    place = place_of(path)
+    opened = await made_in_thread(partial(open_once, place, create=create), Opened.shut)
+    journal = Journal(place, opened.database, opened.stored)
+    refused = True
     try:
-        yield Journal(place, database, stored)
+        yield journal
+        refused = False
     finally:
-        await database.close(_forget_holder, lock.release)
-
-
-def _open(path: str, lock: OneWriter, *, create: bool) -> tuple[Database, About | None]:
-    """Take the lock, open the file, and bring it up to date."""
-    exists = os.path.exists(path)
-    if not exists and not create:
-        raise JournalError("there is no journal here", "missing", path=path)
-    _refuse_others(path)
-    if not lock.acquire():
-        raise _busy(path)
-    try:
-        connection = open_for_writing(path)
-        try:
-            with telling(path):
-                bring_up_to_date(connection, path)
-                stored = _register(connection)
-        except BaseException:
-            connection.close()
-            raise
-    except BaseException:
-        lock.release()
-        raise
-    return Database(path, connection), stored
-
-
-def _refuse_others(path: str) -> None:
-    """Refuse what is no journal, before a lock is put beside it."""
-    try:
-        open_for_reading(path).close()
-    except JournalError as error:
-        # What is missing can be made, and what has no tables yet is as good as missing.
-        if error.reason != "missing" or not os.path.isdir(os.path.dirname(path) or "."):
-            raise
-
-
-def _busy(path: str) -> JournalError:
-    """Say which process runs the job."""
-    holder = Holder()
-    with suppress(JournalError, sqlite3.Error):
-        connection = open_for_reading(path)
-        holder = holder_in(connection)
-        connection.close()
-    if holder.pid == os.getpid() and holder.host == socket.gethostname():
-        problem = "this process has the journal open already; close it first"
-    else:
-        who = "another process" if holder.pid is None else f"another process (pid {holder.pid} on {holder.host})"
-        problem = f"{who} is running this job; wait until it ends, or stop it"
-    return JournalError(problem, "busy", path=path, pid=holder.pid)
-
-
-def _register(connection: sqlite3.Connection) -> About | None:
-    """Note who runs the job, and give what it was."""
-    try:
-        release = version("furcate")
-    except PackageNotFoundError:
-        release = "unknown"
-    known = {"furcate": json.dumps(release), "created_at": json.dumps(_now())}
-    connection.execute("BEGIN IMMEDIATE")
-    connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", tuple(known.items()))
-    holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname()})
-    connection.execute("INSERT OR REPLACE INTO meta VALUES ('holder', ?)", (holder,))
-    connection.execute("COMMIT")
-    return about_in(connection)
-
-
-def _forget_holder(connection: sqlite3.Connection) -> None:
-    """Note that nobody runs the job any more."""
-    connection.execute("DELETE FROM meta WHERE name = 'holder'")
+        await opened.close(unmake=refused and journal.stored is None)

@@ -18,6 +18,7 @@ from furcate.batch._database import (
     made_in_thread,
     open_for_reading,
     open_for_writing,
+    place_of,
     telling,
 )
 from furcate.batch._rows import About, Holder, ItemFailure, ItemState, JournalRow, Status
@@ -252,8 +253,10 @@ async def read_journal(path: str | os.PathLike[str]) -> AsyncIterator[JournalRea
 
     Raises:
         JournalError: there is no journal, or it cannot be read.
+        TypeError: the path is no text.
+        ValueError: the path names no file.
     """
-    place = os.fspath(path)
+    place = place_of(path)
     database = Database(place, await made_in_thread(partial(_open, place), sqlite3.Connection.close))
     try:
         yield JournalReader(place, database)
