@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import anyio
 import pytest
 
 import furcate.cli._batch_running as running
+from furcate.batch import Job, JournalReader, Status
 from furcate.report import LiveView
 from furcate.testing import Answer, StubProvider, StubRequest, answer
 
@@ -120,6 +122,46 @@ def test_the_first_signal_drains(configured: Command, spawn: Command, loop: str,
         assert {row["status"] for row in rows} == {"finished"}
 
 
+def test_a_signal_as_soon_as_items_have_begun_drains(
+    configured: Command, furcate_by_descriptor: Command, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    """Though nothing is shown yet, what has begun is finished."""
+    numbered(50)
+    status = JournalReader.status
+
+    async def status_after_a_signal(journal: JournalReader) -> Status:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await anyio.sleep(0.3)
+        return await status(journal)
+
+    monkeypatch.setattr(JournalReader, "status", status_after_a_signal)
+    with StubProvider.in_thread(echo) as stub:
+        configured(stub.base_url, more=PROMPT)
+        said = furcate_by_descriptor("batch", "say", "items.jsonl", "--loop", loop, "--concurrency", "2")
+    assert said.status == 130
+    assert "no more items are begun" in said.err
+    assert 0 < len(said.lines) < 50
+
+
+def test_a_signal_once_all_has_ended_does_not_say_that_nothing_was_done(
+    configured: Command, furcate_by_descriptor: Command, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    """While the account of it all is made, there is nothing left to drain; all results are written."""
+    numbered(3)
+
+    async def unmet_after_a_signal(ours: running.Running, job: Job) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await anyio.sleep_forever()
+        return 0
+
+    monkeypatch.setattr(running.Running, "_unmet", unmet_after_a_signal)
+    with StubProvider.in_thread(echo) as stub:
+        configured(stub.base_url, more=PROMPT)
+        said = furcate_by_descriptor("batch", "say", "items.jsonl", "--loop", loop)
+    assert (said.status, len(said.lines)) == (130, 3)
+    assert said.err.endswith("furcate: interrupted; the same command goes on\n")
+
+
 STUCK = """
 import sys, time
 
@@ -221,8 +263,6 @@ def test_a_closed_stderr_is_harmless(configured: Command, spawn: Command) -> Non
 
 
 def _close(number: int) -> None:
-    import os  # noqa: PLC0415 - runs in the child, before the program
-
     os.close(number)
 
 

@@ -114,7 +114,9 @@ class Running:
                 async with engine, self._opened(engine) as job:
                     await self._work(engine, job, interruption)
                     return await self._conclude(job, await self._unmet(job))
-        complain("interrupted before any item was begun")
+        complain(
+            "interrupted before any item was begun" if self._job is None else "interrupted; the same command goes on"
+        )
         return INTERRUPTED
 
     @asynccontextmanager
@@ -146,16 +148,21 @@ class Running:
                 f"'furcate batch failures {self._given.journal}' tells which"
             )
         self._tell_enrollment(enrollment)
-        status = await job.journal.status()
+        # The first items have begun by now, so a signal lets them be finished.
         self._job = job
-        self._progress.begin(job.progress, status.failures)
         interruption.instead = self._give_way
         try:
+            status = await job.journal.status()
+            self._progress.begin(job.progress, status.failures)
             async with self._view, anyio.create_task_group() as writing:
                 self._view.show_capacity(engine.statistics())
                 writing.start_soon(self._results.keep_writing)
-                await self._follow(job)
-                await self._results.flush()
+                try:
+                    await self._follow(job)
+                finally:
+                    # What has ended is told, also where the journal takes no more.
+                    with anyio.CancelScope(shield=True):
+                        await self._results.flush()
                 writing.cancel_scope.cancel()
         finally:
             interruption.instead = None
@@ -168,17 +175,21 @@ class Running:
             async with job.journal.rows("ends") as rows:
                 # The workers have begun: what ended since has an outcome of its own.
                 await self._results.put_rows(rows, most=before.finished + before.failed)
+            self._heed_problem(job)
         async for outcome in job:
             self._progress.ended(outcome)
             if live:
                 await self._results.put(outcome_line(outcome))
-            if self._results.problem is not None and job.progress.ended in (None, "all"):
-                job.drain()
+            self._heed_problem(job)
             if self._given.fail_fast and outcome.state == "failed":
                 job.cancel()
         if not live:
             async with job.journal.rows("items") as rows:
                 await self._results.put_rows(rows)
+
+    def _heed_problem(self, job: Job) -> None:
+        if self._results.problem is not None and job.progress.ended in (None, "all"):
+            job.drain()
 
     def _give_way(self) -> bool:
         """Do what a signal asks for: first let what has begun be finished, then cancel it."""
