@@ -126,13 +126,15 @@ def start(words: tuple[str, ...], config: Path | None, loop: str, **given: Any) 
     """
     messages: tuple[str, ...] = given.pop("messages")
     target, items = _words(words, messages)
+    keeping = Keeping(**{name: given.pop(name) for name in ("receipts", "record", "record_content")})
+    if given["where"] is not None and keeping.record_content:
+        raise RequestError("--record-content records what is said in this process; with --on, nothing is said here")
     executor = executor_for(given.pop("where"), given.pop("workers"))
     setup = choose(config)
     aim = Aim(name=target, messages=messages, system=given.pop("system"), profile=given.pop("profile"))
     with redirect_stdout(sys.stderr):
         # What a module prints while it is imported must not end up among the results.
         doing = aim.find(setup)
-    keeping = Keeping(**{name: given.pop(name) for name in ("receipts", "record", "record_content")})
     names = ("journal", "results", "order", "fail_fast", "failed_status", "dry_run")
     chosen = _Chosen(**{name: given.pop(name) for name in names})
     assignment = Assignment(
@@ -150,8 +152,6 @@ def start(words: tuple[str, ...], config: Path | None, loop: str, **given: Any) 
     if chosen.dry_run:
         return _rehearse(assignment, loop)
     _check_files(assignment, keeping)
-    if executor is not None and keeping.record_content:
-        raise RequestError("--record-content records what is said in this process; with --on, nothing is said here")
     return _run(assignment, keeping, loop)
 
 
