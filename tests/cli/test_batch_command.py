@@ -253,6 +253,11 @@ def no_async(item, job):
 
 async def one(item):
     return None
+
+async def many(item, job):
+    yield None
+
+five = 5
 """
 
 
@@ -281,8 +286,32 @@ def test_a_function_that_leaves_the_program_fails_alone(furcate: Command, stub: 
     assert {line["id"]: line["status"] for line in said.lines} == {"i0": "finished", "i1": "failed", "i2": "finished"}
     [failed] = [line for line in said.lines if line["status"] == "failed"]
     assert "tried to leave the program (SystemExit 3)" in failed["error"]["message"]
+    assert failed["error"]["kind"] == "SystemExit"
+
+
+def test_a_function_is_known_by_what_it_was_called(furcate: Command, stub: StubProvider) -> None:
+    """Also where it was defined elsewhere, so that what `retry` tells is the command that was given."""
+    Path("helpers.py").write_text("async def act(item, job):\n    return 1\n")
+    Path("mine.py").write_text("from helpers import act as go\n")
+    write("items.jsonl", *numbered(1))
+    assert furcate("batch", "mine:go", "items.jsonl").lines[0]["result"] == 1
     [found] = furcate("batch", "status", "items.journal", "--json").lines
-    assert found["target"] == "leave:go"
+    assert found["target"] == "mine:go"
+
+
+@pytest.mark.parametrize("raised", ["GeneratorExit", "Mine"])
+def test_what_is_no_exception_ends_the_job_with_a_sentence(
+    furcate: Command, stub: StubProvider, loop: str, raised: str
+) -> None:
+    """No traceback, and the status says that something failed."""
+    Path("work.py").write_text(
+        f"class Mine(BaseException):\n    pass\nasync def go(item, job):\n    raise {raised}('no')\n"
+    )
+    write("items.jsonl", *numbered(1))
+    said = furcate("batch", "work:go", "items.jsonl", "--loop", loop)
+    assert said.status == 1
+    assert said.err.splitlines()[-1] == f"furcate: unexpected {raised}: no; `furcate --debug ...` shows where"
+    assert "Traceback" not in said.err
 
 
 @pytest.mark.parametrize(
@@ -293,6 +322,14 @@ def test_a_function_that_leaves_the_program_fails_alone(furcate: Command, stub: 
         ("work:none", "module 'work' has no 'none'"),
         ("work:no_async", "give an async function"),
         ("work:one", "write async def target(item, job)"),
+        ("work:many", "is an async generator, which yields; let it return one value"),
+        ("work:five", "is no function, but of the type int"),
+        ("./work.py:twice", "names a file, where the name of a module is wanted; write work:twice"),
+        ("work.py:twice", "names a file, where the name of a module is wanted; write work:twice"),
+        ("parts/work.py:twice", "names a file, where the name of a module is wanted; write parts.work:twice"),
+        ("../work.py:twice", "names a file, where the name of a module is wanted; go to its folder"),
+        (":twice", "has no module before the colon; write it as module:function"),
+        ("work:", "has no function after the colon; write it as module:function"),
     ],
 )
 def test_what_is_no_target_is_told(furcate: Command, stub: StubProvider, target: str, told: str) -> None:

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from furcate.batch import ItemJob, Target
 from furcate.batch._target import target_name
-from furcate.cli._callables import CallableError, find_object
+from furcate.cli._callables import find_object
 from furcate.cli._files import module_file
 from furcate.cli._setup import Setup
 from furcate.orchestrator._config import check_resources
@@ -87,32 +87,48 @@ class Aim:
 
 
 def _function(name: str) -> Target:
+    _check_form(name)
     found = find_object(name)
     if isinstance(found, str):
         raise RequestError(f"target {name}: {found}")
-    target: Target = found  # type: ignore[assignment]  # what it is is checked in the next line
+    if inspect.isasyncgenfunction(found):
+        raise RequestError(f"target {name} is an async generator, which yields; let it return one value")
+    if not callable(found):
+        raise RequestError(f"target {name} is no function, but of the type {type(found).__name__}")
+    target: Target = found
     try:
-        target_name(target)
+        told = target_name(target)
     except TypeError as error:
         raise RequestError(f"target {name}: {error}") from error
-    return _guarded(target, name)
+    return target if told == name else _called(name, target)
 
 
-def _guarded(target: Target, name: str) -> Target:
-    """Let an item fail whose function wants to leave the program; it would take all the others along."""
+def _check_form(name: str) -> None:
+    """Check that it is a module and a function, and not a file and a function.
 
-    async def guarded(item: Plain, job: ItemJob) -> Json:
-        try:
-            return await target(item, job)
-        except SystemExit as leaving:
-            raise CallableError(
-                f"the function tried to leave the program (SystemExit {leaving.code}); let it raise an error, or return"
-            ) from leaving
+    Raises:
+        RequestError: it is not; the sentence says what to write instead, where that can be guessed.
+    """
+    module, _, function = name.partition(":")
+    if not module or not function:
+        missing = "function after" if module else "module before"
+        raise RequestError(f"target {name!r} has no {missing} the colon; write it as module:function")
+    path = Path(module)
+    if len(path.parts) > 1 or (path.suffix == ".py" and path.is_file()):
+        inside = not path.is_absolute() and ".." not in path.parts
+        right = f"write {'.'.join(path.with_suffix('').parts)}:{function}" if inside else "go to its folder"
+        raise RequestError(f"target {name} names a file, where the name of a module is wanted; {right}")
 
-    # The journal knows the target by what it was called on the command line.
-    guarded.__module__, guarded.__qualname__ = name.split(":", 1)
-    guarded.__wrapped__ = target  # type: ignore[attr-defined]  # where inspect looks for it
-    return guarded
+
+def _called(name: str, target: Target) -> Target:
+    """Give a target the name that it has on the command line, by which the journal knows it."""
+
+    async def called(item: Plain, job: ItemJob) -> Json:
+        return await target(item, job)
+
+    called.__module__, called.__qualname__ = name.split(":", 1)
+    called.__wrapped__ = target  # type: ignore[attr-defined]  # where inspect looks for it
+    return called
 
 
 def backends_of(doing: Doing, engine: Engine) -> tuple[Backend, ...]:

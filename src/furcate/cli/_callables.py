@@ -22,7 +22,7 @@ Function: TypeAlias = Callable[[Turn], Awaitable[Action]]
 
 
 class CallableError(FurcateError):
-    """Raised when a branch's callable, or an item's function, does what would end the whole program."""
+    """Raised when a branch's callable does what would end the whole program."""
 
 
 def load_callables(plan: ExplorePlan, report: Report) -> dict[str, Function]:

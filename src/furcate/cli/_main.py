@@ -98,11 +98,13 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         return FAILED
     except OSError as error:
         return _lost(error) if _is_of_stdout(error) else _told(error, debug=debug)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a user's function may raise what is no Exception, alone or in a group
         return _told(error, debug=debug)
 
 
-def _told(error: Exception, *, debug: bool) -> int:
+def _told(error: BaseException, *, debug: bool) -> int:
     if debug:
         say("".join(traceback.format_exception(error)).rstrip())
     if all(isinstance(leaf, FurcateError) for leaf in leaves(error)):
