@@ -14,6 +14,7 @@ from furcate.batch import JobOptions
 from furcate.batch._target import target_name
 from furcate.cli._batch_dry import rehearse
 from furcate.cli._batch_journal import failures, results, retry, status
+from furcate.cli._batch_results import check_writable
 from furcate.cli._batch_running import Assignment, Running
 from furcate.cli._batch_target import Aim, file_of
 from furcate.cli._batch_where import executor_for
@@ -149,9 +150,11 @@ def start(words: tuple[str, ...], config: Path | None, loop: str, **given: Any) 
         failed_status=chosen.failed_status,
         executor=executor,
     )
+    _check_files(assignment, keeping)
     if chosen.dry_run:
         return _rehearse(assignment, loop)
-    _check_files(assignment, keeping)
+    if assignment.results is None and stdout_is_closed():
+        raise RequestError("stdout is closed, so that the results would be lost; give --results FILE")
     return _run(assignment, keeping, loop)
 
 
@@ -183,8 +186,6 @@ def _beside(items: str, *, needed: bool) -> Path:
 
 def _check_files(assignment: Assignment, keeping: Keeping) -> None:
     """Check that nothing that the job reads is written over, and nothing is written twice."""
-    if assignment.results is None and stdout_is_closed():
-        raise RequestError("stdout is closed, so that the results would be lost; give --results FILE")
     read = files_of(assignment.setup.path, "the configuration")
     module = file_of(assignment.doing)
     if module is not None:
@@ -214,6 +215,8 @@ def _run(assignment: Assignment, keeping: Keeping, loop: str) -> int:
 
 def _rehearse(assignment: Assignment, loop: str) -> int:
     engine = assignment.setup.engine()
+    if assignment.results is not None:
+        check_writable(assignment.results)
 
     async def command(interruption: Interruption) -> int:
         with interruption.scope():

@@ -12,6 +12,7 @@ import anyio
 
 from furcate.batch import ItemOutcome, JournalRow, encode, line_of
 from furcate.batch._export import write_whole
+from furcate.cli._files import is_special
 from furcate.primitives._errors import RequestError
 
 _MOST_BYTES = 2**20
@@ -135,6 +136,21 @@ def _take_off_half_a_line(to: int, data: bytes, size: int) -> None:
     # Where it has grown by more, somebody else writes to it as well, and where it ends is not ours to say.
     if 0 < taken < len(data):
         os.ftruncate(to, size + data.rfind(b"\n", 0, taken) + 1)
+
+
+def check_writable(path: Path) -> None:
+    """Check that results can be written to a file, which is left as it is; one that is not there is not made.
+
+    Raises:
+        RequestError: they cannot.
+    """
+    if is_special(path):
+        return  # to open a pipe is to wait for its reader
+    there = path.exists()
+    with Results(path):
+        pass
+    if not there:
+        path.unlink()
 
 
 def outcome_line(outcome: ItemOutcome) -> bytes:

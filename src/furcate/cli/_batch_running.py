@@ -13,8 +13,6 @@ import anyio
 from attrs import field, frozen
 
 from furcate.batch import (
-    About,
-    Enrollment,
     Executor,
     InProcess,
     Job,
@@ -22,19 +20,17 @@ from furcate.batch import (
     JobProgress,
     Order,
     open_job,
-    read_journal,
 )
 from furcate.batch._items import Items
-from furcate.batch._target import target_name
+from furcate.cli._batch_found import about_job, items_told, refusal, tell_found
 from furcate.cli._batch_progress import Progress, kinds_told
 from furcate.cli._batch_results import Results, outcome_line
 from furcate.cli._batch_target import Doing, backends_of
 from furcate.cli._loop import Interruption
 from furcate.cli._setup import Setup, make_ready
 from furcate.cli._told import FAILED, INTERRUPTED, WELL, complain, say
-from furcate.orchestrator._config_digests import configuration_digests
 from furcate.orchestrator._engine import Engine
-from furcate.primitives._errors import FurcateError, JournalError, RequestError
+from furcate.primitives._errors import JournalError, RequestError
 from furcate.primitives._resources import Prompt
 from furcate.report import LiveView
 from furcate.report._live_model import LiveModel
@@ -137,17 +133,21 @@ class Running:
         except JournalError as error:
             if error.reason != "changed":
                 raise
-            raise JournalError(await self._why_changed(error, engine), "changed", path=error.path) from error
+            now = about_job(given.doing, engine, source=given.items, code=given.options.code)
+            raise await refusal(error, given.journal, now) from error
 
     async def _work(self, engine: Engine, job: Job, interruption: Interruption) -> None:
         enrollment = job.progress.enrollment
+        malformed = items_told(enrollment.malformed)
         if self._given.fail_fast and enrollment.malformed:
             job.cancel()
             raise RequestError(
-                f"{_items(enrollment.malformed)} cannot be read, and --fail-fast ends the job at the first failure; "
+                f"{malformed} cannot be read, and --fail-fast ends the job at the first failure; "
                 f"'furcate batch failures {self._given.journal}' tells which"
             )
-        self._tell_enrollment(enrollment)
+        tell_found(enrollment, self._given.journal)
+        if enrollment.malformed:
+            say(f"furcate: {malformed} cannot be read; the results have the lines and what is wrong")
         # The first items have begun by now, so a signal lets them be finished.
         self._job = job
         interruption.instead = self._give_way
@@ -206,28 +206,10 @@ class Running:
             else:
                 self._job.cancel()
                 complain(
-                    f"interrupted again: {_items(running)} cancelled, to be done again at the next start; "
+                    f"interrupted again: {items_told(running)} cancelled, to be done again at the next start; "
                     "once more leaves at once"
                 )
         return True
-
-    def _tell_enrollment(self, found: Enrollment) -> None:
-        """Tell in what the input differs from what the journal had, and what that means."""
-        journal = self._given.journal
-        if found.finished or found.failed > found.malformed or found.redone or found.gone:
-            failed = found.failed - found.malformed
-            again = (
-                f", {failed:,} failed before ('furcate batch retry {journal}' has them tried again)" if failed else ""
-            )
-            say(f"furcate: {journal} has {found.finished:,} finished items{again}; {found.pending:,} to do")
-        if found.malformed:
-            say(f"furcate: {_items(found.malformed)} cannot be read; the results have the lines and what is wrong")
-        if found.redone:
-            say(f"furcate: {_items(found.redone)} finished before will be done again, since something has changed")
-        elif found.changed or found.outdated:
-            say(f"furcate: {_items(found.changed + found.outdated)} changed since; their results are kept")
-        if found.gone:
-            say(f"furcate: the items no longer have {found.gone:,} of those in the journal")
 
     async def _unmet(self, job: Job) -> int:
         """Count the answers that do not meet their prompt's contract; each is a result with its text and its faults."""
@@ -264,33 +246,12 @@ class Running:
             )
             return FAILED
         if progress.left:
-            say(f"{_items(progress.left)} left{_because(progress, given)}; the same command goes on")
+            say(f"{items_told(progress.left)} left{_because(progress, given)}; the same command goes on")
         if self._signals and progress.left:
             return INTERRUPTED
         if progress.ended in ("cancelled", "failures"):
             return given.failed_status or FAILED
         return given.failed_status if failed or unmet else WELL
-
-    async def _why_changed(self, error: JournalError, engine: Engine) -> str:
-        """Say what has changed in the words of the command line."""
-        doing, stored = self._given.doing, About()
-        with contextlib.suppress(FurcateError):
-            async with read_journal(error.path) as journal:
-                stored = (await journal.status()).about
-        if stored.target and stored.target != target_name(doing):
-            return (
-                f"this is the journal of target {stored.target!r}; name another by --journal, or, where that is only "
-                "another name for the same, keep its results by --changed keep"
-            )
-        known = configuration_digests(engine._resources, doing if isinstance(doing, Prompt) else None)
-        known["code"] = self._given.options.code
-        other = [name for name in sorted({*stored.digests, *known}) if stored.digests.get(name) != known.get(name)]
-        told = f"; what is another: {', '.join(other)}" if other else ""
-        return f"{error.problem} (--changed redo, or --changed keep){told}"
-
-
-def _items(count: int) -> str:
-    return f"{count:,} {'item' if count == 1 else 'items'}"
 
 
 def _because(progress: JobProgress, given: Assignment) -> str:
