@@ -474,3 +474,61 @@ def test_nothing_that_is_read_is_written_over(furcate: Command, stub: StubProvid
     assert said.status == 2
     assert said.err.startswith(f"furcate: {option} {name} is ")
     assert Path(name).read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", None])
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_an_input_without_items_is_told(
+    furcate: Command, stub: StubProvider, content: str | None, more: tuple[str, ...]
+) -> None:
+    """It is no error, and perhaps not what was meant."""
+    name = "items.csv" if content is None else "items.jsonl"
+    Path(name).write_text("id,word\n" if content is None else content)
+    said = furcate("batch", "say", name, *more)
+    assert (said.status, said.out) == (0, "")
+    assert said.err.startswith(f"furcate: there is no item in {name}\n")
+
+
+def test_lines_that_cannot_be_read_are_to_be_mended(furcate: Command, stub: StubProvider) -> None:
+    """Where nothing else failed, a retry is not what is advised, and would do nothing."""
+    write("items.jsonl", *numbered(1), "{")
+    said = furcate("batch", "say", "items.jsonl")
+    assert "mend the lines, and the same command does them" in said.err
+    assert "retry" not in said.err
+    assert furcate("batch", "say", "items.jsonl").err.startswith(
+        "furcate: items.journal has 1 finished item; 0 to do\n"
+    )
+    assert furcate("batch", "retry", "items.journal").err == (
+        "no failed item is there to be tried again\n1 item cannot be read and stays failed until its line is mended\n"
+    )
+
+
+def test_a_second_retry_says_what_the_first_one_did(furcate: Command, stub: StubProvider) -> None:
+    """The items wait for the next start, which is told again."""
+    write("items.jsonl", {"id": "bare"}, {"id": "bare too"})
+    furcate("batch", "say", "items.jsonl")
+    first = furcate("batch", "retry", "items.journal").err.splitlines()
+    second = furcate("batch", "retry", "items.journal").err.splitlines()
+    assert first[0] == "2 failed items are to be tried again"
+    assert second[0] == "no failed item is there to be tried again; 2 items are waiting for the next start already"
+    assert first[1] == second[1]
+
+
+@pytest.mark.parametrize("command", ["retry", "status", "results", "failures"])
+def test_a_file_without_a_journal_is_left_as_it_is(furcate: Command, command: str) -> None:
+    """Neither does an empty file become a journal, nor does anything stand beside it afterwards."""
+    Path("empty").touch()
+    said = furcate("batch", command, "empty")
+    assert (said.status, said.out) == (2, "")
+    assert said.err == "furcate: empty: there is no journal here, only an empty database\n"
+    assert [(path.name, path.stat().st_size) for path in Path().iterdir()] == [("empty", 0)]
+
+
+def test_a_status_claims_no_more_than_is_known(furcate: Command, stub: StubProvider) -> None:
+    """Of items that asked nothing no tokens were reported, and what was quick took less than a second."""
+    Path("work.py").write_text(FUNCTIONS)
+    write("items.jsonl", *numbered(1))
+    furcate("batch", "work:nothing", "items.jsonl")
+    told = dict(line.split(None, 1) for line in furcate("batch", "status", "items.journal").out.splitlines())
+    assert told["tokens"] == "none reported"
+    assert told["times"].endswith("(less than 1 s between)")

@@ -181,7 +181,7 @@ async def _journal_for_now(assignment: Assignment, engine: Engine, source: Sourc
                 found = await journal.enroll(source, about=now, on_changed=given.options.on_changed)
             except JournalError as error:
                 raise (await refusal(error, given.journal, now) if error.reason == "changed" else error) from error
-            tell_found(found, given.journal)
+            tell_found(found, given.journal, source.where)
             yield journal
 
 

@@ -53,13 +53,16 @@ async def refusal(error: JournalError, journal: str | os.PathLike[str], now: Abo
     return JournalError(problem, "changed", path=os.fspath(journal))
 
 
-def tell_found(found: Enrollment, journal: str | os.PathLike[str]) -> None:
+def tell_found(found: Enrollment, journal: str | os.PathLike[str], source: str) -> None:
     """Tell in what the input differs from what the journal had, and what that means.
 
     Arguments:
         found: what was found.
         journal: the journal.
+        source: where the items come from, as messages name it.
     """
+    if not found.items:
+        say(f"furcate: there is no item in {source}")
     place = os.fspath(journal)
     failed = found.failed - found.malformed
     if found.finished or failed or found.redone or found.gone:

@@ -10,6 +10,7 @@ import click
 
 from furcate.batch import Holder, JournalReader, JournalRow, Order, Status, open_journal, read_journal, write_rows
 from furcate.batch._rows import MALFORMED
+from furcate.cli._batch_found import items_told
 from furcate.cli._batch_progress import roughly
 from furcate.cli._lines import json_line
 from furcate.cli._loop import Interruption, run_on
@@ -116,10 +117,12 @@ def retry(journal: Path, kinds: tuple[str, ...]) -> int:
     """
 
     async def work() -> int:
+        async with read_journal(journal):
+            pass  # an empty file becomes a journal where it is opened to be written, and is refused here
         async with open_journal(journal, create=False) as opened:
             before = await opened.status()
             count = await opened.retry(kinds or None)
-            told = await _after_retry(opened, journal, count)
+            told = await _after_retry(opened, journal, count, pending=before.pending)
         unknown = [kind for kind in kinds if kind not in dict(before.failures)]
         if unknown:
             known = ", ".join(kind for kind, _ in before.failures) or "none"
@@ -131,12 +134,20 @@ def retry(journal: Path, kinds: tuple[str, ...]) -> int:
     return _told(work)
 
 
-async def _after_retry(opened: JournalReader, journal: Path, count: int) -> list[str]:
+async def _after_retry(opened: JournalReader, journal: Path, count: int, *, pending: int) -> list[str]:
     found = await opened.status()
-    told = [f"{count:,} failed {'item is' if count == 1 else 'items are'} to be tried again"]
+    told = [f"{items_told(count, 'failed')} {'is' if count == 1 else 'are'} to be tried again"]
+    if not count:
+        told = ["no failed item is there to be tried again"]
+        if pending:
+            told[0] += f"; {items_told(pending)} {'is' if pending == 1 else 'are'} waiting for the next start already"
     malformed = dict(found.failures).get(MALFORMED, 0)
     if malformed:
-        told.append(f"{malformed:,} cannot be read and stay failed until their lines are mended")
+        told.append(
+            "1 item cannot be read and stays failed until its line is mended"
+            if malformed == 1
+            else f"{malformed:,} items cannot be read and stay failed until their lines are mended"
+        )
     if found.pending:
         source = "-" if found.about.source == "standard input" else found.about.source
         target = found.about.target
@@ -202,9 +213,11 @@ def _lines(found: Status, holder: Holder | None) -> list[str]:
     if found.gone:
         lines.append(f"gone      {found.gone:,} that the items do not have any more")
     shown = [f"{name.removesuffix('_tokens').replace('_', ' ')} {_words(found.usage[name])}" for name in USAGE_FIELDS]
-    lines.append(f"tokens    {', '.join(shown)}")
+    known = any(total.known is not None for total in found.usage.values())
+    lines.append(f"tokens    {', '.join(shown) if known else 'none reported'}")
     if found.started_at is not None and found.ended_at is not None:
-        took = roughly(max(0.0, found.ended_at - found.started_at))
+        took_s = found.ended_at - found.started_at
+        took = roughly(took_s) if took_s >= 1 else "less than 1 s"
         lines.append(
             f"times     begun {_moment(found.started_at)}, last end {_moment(found.ended_at)} ({took} between)"
         )

@@ -22,6 +22,7 @@ from furcate.batch import (
     open_job,
 )
 from furcate.batch._items import Items
+from furcate.batch._rows import MALFORMED
 from furcate.cli._batch_found import about_job, items_told, refusal, tell_found
 from furcate.cli._batch_progress import Progress, kinds_told
 from furcate.cli._batch_results import Results, outcome_line
@@ -145,7 +146,8 @@ class Running:
                 f"{malformed} cannot be read, and --fail-fast ends the job at the first failure; "
                 f"'furcate batch failures {self._given.journal}' tells which"
             )
-        tell_found(enrollment, self._given.journal)
+        source = "standard input" if self._given.items == "-" else self._given.items
+        tell_found(enrollment, self._given.journal, source)
         if enrollment.malformed:
             say(f"furcate: {malformed} cannot be read; the results have the lines and what is wrong")
         # The first items have begun by now, so a signal lets them be finished.
@@ -232,7 +234,10 @@ class Running:
         said += [f"{failed.total():,} failed ({kinds_told(failed)})"] if failed else []
         say(f"{', '.join(said)}; results in {self._results.name}, journal {journal}")
         if failed:
-            say(f"'furcate batch failures {journal}' lists them; 'furcate batch retry {journal}' has them tried again")
+            again = f"'furcate batch retry {journal}' has them tried again"
+            if failed.total() == failed[MALFORMED]:
+                again = "mend the lines, and the same command does them"
+            say(f"'furcate batch failures {journal}' lists them; {again}")
         if unmet:
             say(
                 f"{unmet:,} {'answer does not meet its' if unmet == 1 else 'answers do not meet their'} contract; see "
