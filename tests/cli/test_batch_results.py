@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,14 @@ async def test_a_pipe_that_takes_no_more_is_left_as_it_is(monkeypatch: pytest.Mo
         await results.flush()
     os.close(writes)
     assert isinstance(results.problem, BrokenPipeError)
+
+
+def test_a_dash_is_stdout(furcate_by_descriptor: Callable[..., Any], configured: Callable[..., Path]) -> None:
+    """As for items, where it is standard input; no file is called that."""
+    configured("http://127.0.0.1:9/v1")
+    Path("work.py").write_text("async def go(item, job):\n    return item\n")
+    Path("items.jsonl").write_text('{"id": "a"}\n')
+    said = furcate_by_descriptor("batch", "work:go", "items.jsonl", "--results", "-")
+    assert (said.status, [line["id"] for line in said.lines]) == (0, ["a"])
+    assert "results in stdout" in said.err
+    assert not Path("-").exists()

@@ -84,7 +84,13 @@ class _Chosen:
 @click.option("--concurrency", type=click.IntRange(min=1), default=8, show_default=True, help="Items at once.")
 @click.option("--on", "where", metavar="CLUSTER", help="Work there: dask, dask://HOST:PORT, ray or ray://HOST:PORT.")
 @click.option("--workers", type=click.IntRange(min=1), metavar="N", help="Processes of --on. [default: one for a core]")
-@click.option("--results", type=click.Path(path_type=Path), metavar="FILE", help="Where results go. [default: stdout]")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    callback=lambda _context, _option, path: None if path == Path("-") else path,
+    help="Where results go; - is stdout. [default: stdout]",
+)
 @click.option(
     "--order",
     type=click.Choice(["ends", "items"]),
