@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 import furcate
@@ -78,4 +80,18 @@ def test_nothing_sent_is_no_problem(capsys) -> None:
     with Kept(Keeping(), settings()) as kept:
         pass
     assert kept.conclude(0) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_variable_that_does_nothing_is_told_at_the_beginning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, in a sentence, though a command does not show the library's log; what is logged later is not told."""
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "yes")
+    with Kept(Keeping(), settings()):
+        told = capsys.readouterr().err
+        logging.getLogger("furcate").warning("something else")
+    assert told == (
+        "furcate: telemetry: OTEL_SDK_DISABLED is neither true nor false, so it switches nothing off; give true\n"
+    )
     assert capsys.readouterr().err == ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import TracebackType
 
+from furcate.cli._told import complain
 from furcate.observers._otel import OTelObserver
 from furcate.observers._otel_setup import captures, observe_by
 from furcate.primitives._observations import ContentObservation, Observation
@@ -31,7 +33,8 @@ class Telemetry:
 
     def __enter__(self) -> Telemetry:
         if self._settings is not None:
-            self._observer = self._open.enter_context(observe_by(self._settings, report=self._lost.append))
+            with _warnings_told():
+                self._observer = self._open.enter_context(observe_by(self._settings, report=self._lost.append))
         return self
 
     def __exit__(
@@ -61,3 +64,21 @@ class Telemetry:
     def _on_content(self, event: ContentObservation) -> None:
         if self._observer is not None and self._observer.on_content is not None:
             self._observer.on_content(event)
+
+
+class _Teller(logging.Handler):
+    """Say what is logged."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Tell what the library warns of meanwhile, whose log a command does not show."""
+    log, teller = logging.getLogger("furcate"), _Teller(logging.WARNING)
+    log.addHandler(teller)
+    try:
+        yield
+    finally:
+        log.removeHandler(teller)
