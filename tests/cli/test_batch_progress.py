@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from attrs import evolve
 
-from furcate.batch import Enrollment, ItemFailure, ItemOutcome, JobProgress
+from furcate.batch import Enrollment, ItemFailure, ItemOutcome, JobOptions, JobProgress
 from furcate.cli._batch_progress import Progress, Recent, roughly
-from furcate.primitives._observations import AttemptFinished, RunStarted
+from furcate.cli._batch_running import Assignment, Running
+from furcate.cli._setup import built_in
+from furcate.primitives._observations import AttemptFinished, RunFinished, RunStarted
+from furcate.primitives._resources import Prompt
 from furcate.primitives._usage import Usage
-from furcate.report._live_frame import Room, draw
+from furcate.report._live_frame import draw
 from furcate.report._live_model import LiveModel
+from furcate.report._live_table import Room
 from furcate.report._live_words import Named
 
 NOTHING = Enrollment(
@@ -39,6 +45,13 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     at = [1000.0]
     monkeypatch.setattr(anyio, "current_time", lambda: at[0])
     return at
+
+
+def started(run_id: str) -> RunStarted:
+    """Make the beginning of a run."""
+    return RunStarted(
+        run_id=run_id, parent_run_id=None, prompt=None, profile="p", backend="b", model="m", dialect="openai-chat"
+    )
 
 
 def outcome(number: int, kind: str | None = None) -> ItemOutcome:
@@ -94,17 +107,11 @@ def test_backends_have_rates_of_what_was_really_asked(now: list[float]) -> None:
     progress = begun()
     now[0] += 30
     for number in range(4):
-        run = {"run_id": f"r{number}"}
-        progress.on_event(
-            "i",
-            RunStarted(
-                **run, parent_run_id=None, prompt=None, profile="p", backend="b", model="m", dialect="openai-chat"
-            ),
-        )
+        progress.on_event("i", started(f"r{number}"))
         progress.on_event(
             "i",
             AttemptFinished(
-                **run,
+                run_id=f"r{number}",
                 number=1,
                 purpose="generate",
                 request_id="q",
@@ -148,3 +155,48 @@ def test_lines_above_take_room_of_the_picture() -> None:
     assert len(picture) <= 3
     assert all(sum(len(text) for text, _ in line) <= 20 for line in picture)
     assert len(draw(LiveModel(), 0.0, Room(width=20, height=1), named=Named(), head=head)) == 1
+
+
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (80, ["items  20 of 100 finished · 80 left · 4 running · time left not known yet"]),
+        (60, ["items  20 of 100 finished · 80 left · 4 running", "  time left not known yet"]),
+        (40, ["items  20 of 100 finished · 80 left", "  4 running · time left not known yet"]),
+        (20, ["items", "  20 of 100 finished", "  80 left", "  4 running", "  time left not kno…"]),
+    ],
+)
+def test_lines_above_are_broken_where_they_are_too_wide(now: list[float], width: int, told: list[str]) -> None:
+    """Between two facts, so that what is left and what runs is seen in a narrow terminal as well."""
+    progress = begun()
+    progress.now(evolve(START, finished=20, running=4))
+    [head, *_] = lines(progress, 1001.0)
+    picture = draw(LiveModel(), 0.0, Room(width=width, height=9), named=Named(), head=[head])
+    assert ["".join(text for text, _ in line) for line in picture][: len(told)] == told
+
+
+def test_what_failed_leaves_room_for_what_runs() -> None:
+    """Of many failures, which are told by kinds, few have rows of their own."""
+    view = Running(
+        Assignment(setup=built_in(), doing=Prompt("p", []), items="i", journal=Path("j"), options=JobOptions())
+    ).view
+    for number in range(30):
+        view.model.take(started(f"r{number}"), 1.0)
+    for number in range(25):
+        view.model.take(
+            RunFinished(
+                run_id=f"r{number}",
+                status="failed",
+                duration_s=1.0,
+                usage=Usage(),
+                attempts=1,
+                repairs=0,
+                validation="not_requested",
+                failure_kind="timeout",
+                failure_reason="idle_timeout",
+            ),
+            2.0,
+        )
+    picture = draw(view.model, 3.0, Room(width=80, height=30), named=Named("calls"))
+    states = Counter(word for line in picture[3:] for text, _ in line for word in text.split())
+    assert (states["failed"], states["queued"]) == (5, 5)

@@ -37,6 +37,7 @@ from furcate.report import LiveView
 from furcate.report._live_model import LiveModel
 
 _REMEMBERED = 20
+_REMEMBERED_FAILED = 5
 
 
 @frozen(kw_only=True)
@@ -78,8 +79,8 @@ class Running:
     def __init__(self, assignment: Assignment) -> None:
         self._given = assignment
         self._view = LiveView(roots="calls", above=self._above)
-        # What is told of items at the end is told by kinds; thousands of rows would be no help.
-        self._view.model = LiveModel(kept=_REMEMBERED, kept_failed=_REMEMBERED)
+        # What failed is told by kinds, and a few are enough to see why: the rows are for what is running.
+        self._view.model = LiveModel(kept=_REMEMBERED, kept_failed=_REMEMBERED_FAILED)
         options = assignment.options
         self._progress = Progress(limit=options.limit, concurrency=options.concurrency, view=self._view)
         shared = assignment.results is None and os.isatty(1)

@@ -42,6 +42,7 @@ _STYLES: dict[str, str] = {
 # What is shown of many, longest first; a callback is the application's own and may hang as well.
 _ACTIVE: tuple[State, ...] = (*SENT, "pausing", "callback")
 _IDLE: tuple[State, ...] = ("queued", "waiting")
+_BETWEEN, _INDENT = " · ", "  "
 # What is shown stays while it goes on, unless something else has been in its state for so much longer.
 _STAYS_S = 5.0
 
@@ -99,7 +100,7 @@ def draw(
         return ()
     layout = layout if layout is not None else Layout()
     if head:
-        said = [_said(text) for text in head[: room.height]]
+        said = [*islice((line for text in head for line in _said(text, room.width)), room.height)]
         left = None if room.height is None else room.height - len(said)
         below = evolve(room, height=left)
         return (*cut(said, room), *draw(model, now_s, below, named=named, last=last, layout=layout))
@@ -132,9 +133,20 @@ def draw(
     return cut([*above, *(tree or table(_chosen(model, now_s, free - 1, layout=layout), room, layout))], room)
 
 
-def _said(text: str) -> Line:
+def _said(text: str, width: int) -> Iterator[Line]:
+    """Give a line of facts, broken between them where it is too wide."""
     head, gap, rest = text.partition("  ")
-    return ((head + gap, "bold"), (rest, "")) if gap else ((text, ""),)
+    if not gap:
+        yield ((text, ""),)
+        return
+    bold, line = head + gap, ""
+    for fact in rest.split(_BETWEEN):
+        further = line + _BETWEEN + fact if line else fact
+        if cell_len(bold) + cell_len(further) > width and (line or bold.strip()):
+            yield ((bold, "bold"), (line, ""))
+            bold, further = _INDENT, fact
+        line = further
+    yield ((bold, "bold"), (line, ""))
 
 
 def _counts(model: LiveModel, now_s: float, named: Named, *, last: bool) -> Iterator[Line]:
