@@ -6,6 +6,7 @@ from importlib.util import find_spec
 
 from furcate.batch import Executor
 from furcate.batch.cluster import Dask, Ray
+from furcate.cli._told import complain
 from furcate.primitives._errors import RequestError
 
 _NEEDED = {"dask": "distributed", "ray": "ray"}
@@ -35,8 +36,8 @@ def executor_for(where: str | None, workers: int | None) -> Executor | None:
     if find_spec(_NEEDED[engine]) is None:
         raise RequestError(f"--on {engine} needs the extra {engine!r}: pip install 'furcate[{engine}]'")
     if engine == "ray":
-        return Ray(address=where if place else None, workers=workers)
-    return Dask(address=f"tcp://{place}" if place else None, workers=workers)
+        return Ray(address=where if place else None, workers=workers, on_notice=complain)
+    return Dask(address=f"tcp://{place}" if place else None, workers=workers, on_notice=complain)
 
 
 def _is_address(place: str) -> bool:

@@ -58,7 +58,7 @@ class Place:
         terms: how the crew works.
     """
 
-    def __init__(self, *names: str, most_bytes: int = 2**25, patience_s: float = 30.0, per_worker: int | None = None):
+    def __init__(self, *names: str, most_bytes: int = 2**25, patience_s: float = 30.0, per_worker: int = 1000):
         self.names = list(names)
         self.terms = Terms(most_bytes=most_bytes, patience_s=patience_s, per_worker=per_worker)
         self.unfit: dict[str, str] = {}

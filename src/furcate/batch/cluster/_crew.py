@@ -5,24 +5,25 @@ from __future__ import annotations
 import logging
 import math
 import pickle
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
-from attrs import define, field, frozen
+from attrs import frozen
 
 from furcate.admission import Portion
 from furcate.batch._executor import Hearing, ItemEnd, ItemTask
 from furcate.batch._rows import ItemFailure, KeptCall
 from furcate.batch.cluster._capacity import Capacity
+from furcate.batch.cluster._roster import Member, Roster
 from furcate.batch.cluster._site import Brought, News, Told
 from furcate.batch.cluster._unended import Unended
 from furcate.orchestrator._engine import Engine
+from furcate.orchestrator._telling import Listeners
 from furcate.primitives._errors import ExecutorError, FurcateError, TooLargeError, WorkerLostError
-from furcate.primitives._observations import Observation
 
 _log = logging.getLogger("furcate")
 
@@ -78,38 +79,14 @@ class Terms:
     Attributes:
         most_bytes: how large an item may be on its way, in bytes, and what came of it.
         patience_s: how long a job may be without any worker, in seconds.
-        per_worker: most items at a worker at once; None leaves it to the concurrency of the job.
+        per_worker: most items at a worker at once.
+        on_notice: told in one sentence each which workers are lost or not used.
     """
 
     most_bytes: int
     patience_s: float
-    per_worker: int | None = None
-
-
-@define(eq=False)
-class _Member:
-    """Hold what a worker has to do, and what it was told."""
-
-    name: str
-    ready: bool = False
-    items: int = 0
-    seen: int = 0
-    dead: anyio.Event = field(factory=anyio.Event)
-    gone: anyio.Event = field(factory=anyio.Event)
-    further: anyio.Event = field(factory=anyio.Event)
-    outbox: dict[str, Portion] = field(factory=dict)
-    posted: anyio.Event = field(factory=anyio.Event)
-    asking: anyio.Lock = field(factory=anyio.Lock)
-
-    def part(self) -> None:
-        """Note that nothing more comes of it."""
-        self.gone.set()
-        self.further.set()
-
-    def arrived(self, sequence: int) -> None:
-        self.seen = max(self.seen, sequence)
-        self.further.set()
-        self.further = anyio.Event()
+    per_worker: int
+    on_notice: Callable[[str], object] = _log.warning
 
 
 class Crew:
@@ -126,18 +103,16 @@ class Crew:
         self._listeners = engine._listeners.afar()
         self._terms = terms
         self._capacity = Capacity(engine._resources.backends.values())
-        self._members: dict[str, _Member] = {}
-        self._hearings: dict[int, Hearing] = {}
+        self._roster = Roster(terms.per_worker)
+        self._hearings: dict[int, tuple[Hearing, Listeners]] = {}
         self._unended: dict[int, Unended] = {}
         self._numbers = count(1)
-        self._room = anyio.Event()
         self._shared = anyio.Event()
-        self._problem: FurcateError | None = None
 
     @property
     def members(self) -> dict[str, int]:
         """How many items each worker has."""
-        return {member.name: member.items for member in self._members.values() if member.ready}
+        return self._roster.ready
 
     async def run(self, task: ItemTask, hearing: Hearing, /) -> ItemEnd:
         """Have one item worked on by the worker that has least to do.
@@ -151,9 +126,10 @@ class Crew:
             return _too_large(
                 TooLargeError("the item, with the answers that it has already,", len(packed), self._terms.most_bytes)
             )
-        member = await self._choose()
+        member = await self._roster.choose()
         number = next(self._numbers)
-        self._hearings[number] = hearing
+        listeners = self._listeners.with_ranks((), () if hearing.on_event is None else (hearing.on_event,))
+        self._hearings[number] = hearing, listeners
         self._unended[number] = Unended()
         member.items += 1
         try:
@@ -168,12 +144,12 @@ class Crew:
         finally:
             # Nothing is left to be told where the item has come to its end.
             for event in self._unended.pop(number).ends(anyio.current_time()):
-                self._tell(hearing, event)
+                listeners.tell(event)
             del self._hearings[number]
             member.items -= 1
-            self._rouse()
+            self._roster.rouse()
 
-    async def _work(self, member: _Member, number: int, packed: bytes) -> Brought:
+    async def _work(self, member: Member, number: int, packed: bytes) -> Brought:
         """Wait for an item's end, or for the worker's."""
         brought: list[Brought] = []
         failed: list[FurcateError] = []
@@ -196,7 +172,7 @@ class Crew:
             return Brought(_too_large(error), 0)
         raise error
 
-    async def _stop(self, member: _Member, number: int) -> None:
+    async def _stop(self, member: Member, number: int) -> None:
         """Stop an item that is cancelled here, and hear how its runs have ended."""
         with anyio.move_on_after(_STOP_S, shield=True):
             try:
@@ -209,21 +185,6 @@ class Crew:
             except ExecutorError:
                 _log.debug("worker %s is gone; there is nothing to stop", member.name)
 
-    async def _choose(self) -> _Member:
-        """Give the worker with the fewest items; wait where all have as many as they may, or there is none."""
-        while True:
-            if self._problem is not None:
-                raise self._problem
-            most = self._terms.per_worker
-            free = [one for one in self._members.values() if one.ready and (most is None or one.items < most)]
-            if free:
-                return min(free, key=lambda one: one.items)
-            await self._room.wait()
-
-    def _rouse(self) -> None:
-        self._room.set()
-        self._room = anyio.Event()
-
     async def look_after(self, tasks: TaskGroup) -> None:
         """Follow who comes and goes, until cancelled.
 
@@ -235,52 +196,49 @@ class Crew:
             try:
                 names = await self._cluster.members()
             except ExecutorError as error:
-                self._fail(error)
+                self._roster.fail(error)
                 return
-            for name in self._members.keys() - names:
-                member = self._members.pop(name)
+            for name in self._roster.names - names:
+                member = self._roster.get(name)
+                assert member is not None
                 member.dead.set()
-                member.part()
-            for name in names - self._members.keys():
-                self._members[name] = member = _Member(name)
-                tasks.start_soon(self._serve, member)
+                self._roster.forget(member)
+            for name in names - self._roster.names:
+                tasks.start_soon(self._serve, self._roster.come(name))
             now_s = anyio.current_time()
-            if any(member.ready for member in self._members.values()):
+            if self._roster.ready:
                 alone_since_s = now_s
             elif now_s - alone_since_s > self._terms.patience_s:
                 waited = f"{self._terms.patience_s:.0f} s"
-                self._fail(
+                self._roster.fail(
                     ExecutorError(f"there has been no worker for {waited}; start one, or look at the cluster's log")
                 )
                 return
             await anyio.sleep(_LOOK_S)
 
-    def _fail(self, error: FurcateError) -> None:
-        self._problem = self._problem or error
-        self._rouse()
-
-    async def _serve(self, member: _Member) -> None:
+    async def _serve(self, member: Member) -> None:
         """Do with a worker what is to be done until it is gone."""
         async with anyio.create_task_group() as both:
             both.start_soon(self._attend, member, both)
             await member.gone.wait()
             both.cancel_scope.cancel()
 
-    async def _attend(self, member: _Member, tasks: TaskGroup) -> None:
+    async def _attend(self, member: Member, tasks: TaskGroup) -> None:
         try:
             await self._cluster.welcome(member.name)
         except WorkerLostError:
-            self._forget(member)
+            self._roster.forget(member)
             return
         except ExecutorError as error:
-            if not self.members:
-                self._fail(error)
-            # One that comes later and does not fit is not worth losing the others for.
-            _log.warning("worker %s is not used: %s", member.name, error)
+            if self._roster.ready:
+                # One that comes later and does not fit is not worth losing the others for.
+                self._notice(f"worker {member.name} is not used: {error}")
+            else:
+                self._roster.fail(error)
+            self._roster.refuse(member)
             return
         self._capacity.join(member.name)
-        member.ready = True
-        self._rouse()
+        self._roster.begin(member)
         self._share_again()
         tasks.start_soon(self._post, member)
         try:
@@ -291,29 +249,27 @@ class Crew:
                     self._share_again()
                     await self._hear(member, news)
         except WorkerLostError as error:
-            _log.warning("%s; its items are given to others", error)
-            member.ready = False
+            self._notice(f"{error}; its items are given to others")
             with anyio.CancelScope(shield=True):
                 await self._part(member)
         finally:
-            member.ready = False
-            self._forget(member)
+            self._roster.forget(member)
             self._capacity.leave(member.name, dead=member.dead.is_set(), now_s=anyio.current_time())
             self._share_again()
 
-    async def _part(self, member: _Member) -> None:
+    def _notice(self, text: str) -> None:
+        try:
+            self._terms.on_notice(text)
+        except Exception:
+            _log.exception("on_notice failed on: %s", text)
+
+    async def _part(self, member: Member) -> None:
         """Let a worker's items go to others, and wait a moment for word that it is dead, not only out of reach."""
-        member.part()
+        self._roster.part(member)
         with anyio.move_on_after(_CERTAIN_S):
             await member.dead.wait()
 
-    def _forget(self, member: _Member) -> None:
-        """Let go of a worker; should it still be there, it is welcomed as if it were another one."""
-        member.part()
-        if self._members.get(member.name) is member:
-            del self._members[member.name]
-
-    async def _hear(self, member: _Member, news: News) -> None:
+    async def _hear(self, member: Member, news: News) -> None:
         """Keep and tell what has happened, and let go of it."""
         told = [one for one in news.told if one.sequence > member.seen]
         if not told:
@@ -326,31 +282,23 @@ class Crew:
         member.arrived(told[-1].sequence)
 
     def _pass_on(self, one: Told, writing: TaskGroup) -> None:
-        hearing = self._hearings.get(one.task)
-        if hearing is None:
+        if one.task not in self._hearings:
             return
+        hearing, listeners = self._hearings[one.task]
         if isinstance(one.what, KeptCall):
             writing.start_soon(self._keep, hearing, one.what)
             return
         self._unended[one.task].take(one.what, anyio.current_time())
-        self._tell(hearing, one.what)
-
-    def _tell(self, hearing: Hearing, event: Observation) -> None:
-        self._listeners.tell(event)
-        if hearing.on_event is not None:
-            try:
-                hearing.on_event(event)
-            except Exception:
-                _log.exception("on_event of the job failed on %s", type(event).__name__)
+        listeners.tell(one.what)
 
     async def _keep(self, hearing: Hearing, call: KeptCall) -> None:
         try:
             await hearing.keep(call)
         except FurcateError as error:
             # Such as a full disk: the job ends by it, once it wants to go on.
-            self._fail(error)
+            self._roster.fail(error)
 
-    async def _post(self, member: _Member) -> None:
+    async def _post(self, member: Member) -> None:
         """Send a worker its portions, in the order in which they were decided; an older one is not worth sending."""
         while True:
             await member.posted.wait()
@@ -369,7 +317,7 @@ class Crew:
         while True:
             now_s = anyio.current_time()
             for name, portions in self._capacity.portions(now_s=now_s).items():
-                member = self._members.get(name)
+                member = self._roster.get(name)
                 if member is not None:
                     member.outbox.update(portions)
                     member.posted.set()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 import anyio
@@ -21,12 +23,34 @@ from furcate.primitives._checks import seconds, whole
 from furcate.primitives._errors import ExecutorError
 from furcate.transport import on_asyncio
 
+_log = logging.getLogger("furcate")
+
 MOST_BYTES = 32 * 2**20
 PATIENCE_S = 60.0
 
 
 @frozen(kw_only=True)
-class Dask:
+class _OnCluster:
+    """Hold what a job asks of a cluster, of whichever kind."""
+
+    address: str | None = None
+    workers: int | None = field(default=None, validator=optional(whole(1)))
+    per_worker: int | None = field(default=None, validator=optional(whole(1)))
+    most_bytes: int = field(default=MOST_BYTES, validator=whole(1))
+    patience_s: float = field(default=PATIENCE_S, validator=seconds)
+    on_notice: Callable[[str], object] = _log.warning
+
+    def _terms(self, work: Work) -> Terms:
+        return Terms(
+            most_bytes=self.most_bytes,
+            patience_s=self.patience_s,
+            per_worker=self.per_worker or work.concurrency,
+            on_notice=self.on_notice,
+        )
+
+
+@frozen(kw_only=True)
+class Dask(_OnCluster):
     """Work on the items of a job on a Dask cluster, one engine in each of its worker processes.
 
     Needs the extra ``dask``. Workers take credentials from their own environment; the configuration comes from here.
@@ -37,30 +61,21 @@ class Dask:
         per_worker: most items at a worker at once; None leaves it to the concurrency of the job.
         most_bytes: how large an item may be on its way, and what came of it, in bytes.
         patience_s: how long to wait for the scheduler, and for a worker where there is none, in seconds.
+        on_notice: told in one sentence each which workers are lost or not used; by default the log is, as a warning.
     """
-
-    address: str | None = None
-    workers: int | None = field(default=None, validator=optional(whole(1)))
-    per_worker: int | None = field(default=None, validator=optional(whole(1)))
-    most_bytes: int = field(default=MOST_BYTES, validator=whole(1))
-    patience_s: float = field(default=PATIENCE_S, validator=seconds)
 
     @asynccontextmanager
     async def open(self, work: Work, /) -> AsyncIterator[Crew]:
         """Reach the cluster, and give who works on items."""
         with _extra("dask"):
             from furcate.batch.cluster import _dask as dask  # noqa: PLC0415 - loaded only where it is used
-        terms = Terms(most_bytes=self.most_bytes, patience_s=self.patience_s, per_worker=self.per_worker)
-
-        def client(parcel: Parcel) -> Client:
-            return dask.DaskClient(self.address, self.workers, parcel)
-
-        async with _open(work, client, dumps=dask.dumps, terms=terms) as crew:
+        client = partial(dask.DaskClient, self.address, self.workers)
+        async with _open(work, client, dumps=dask.dumps, terms=self._terms(work)) as crew:
             yield crew
 
 
 @frozen(kw_only=True)
-class Ray:
+class Ray(_OnCluster):
     """Work on the items of a job on a Ray cluster, by actors that have an engine each.
 
     Needs the extra ``ray``. Workers take credentials from their own environment; the configuration comes from here.
@@ -72,25 +87,16 @@ class Ray:
         per_worker: most items at an actor at once; None leaves it to the concurrency of the job.
         most_bytes: how large an item may be on its way, and what came of it, in bytes.
         patience_s: how long to wait for the cluster, and for an actor where there is none, in seconds.
+        on_notice: told in one sentence each which actors are lost or not used; by default the log is, as a warning.
     """
-
-    address: str | None = None
-    workers: int | None = field(default=None, validator=optional(whole(1)))
-    per_worker: int | None = field(default=None, validator=optional(whole(1)))
-    most_bytes: int = field(default=MOST_BYTES, validator=whole(1))
-    patience_s: float = field(default=PATIENCE_S, validator=seconds)
 
     @asynccontextmanager
     async def open(self, work: Work, /) -> AsyncIterator[Crew]:
         """Reach the cluster, and give who works on items."""
         with _extra("ray"):
             from furcate.batch.cluster import _ray as ray  # noqa: PLC0415 - loaded only where it is used
-        per_worker = self.per_worker or work.concurrency
-        terms = Terms(most_bytes=self.most_bytes, patience_s=self.patience_s, per_worker=per_worker)
-
-        def client(parcel: Parcel) -> Client:
-            return ray.RayClient(self.address, self.workers, parcel, per_worker=per_worker)
-
+        terms = self._terms(work)
+        client = partial(ray.RayClient, self.address, self.workers, per_worker=terms.per_worker)
         async with _open(work, client, dumps=ray.dumps, terms=terms) as crew:
             yield crew
 
