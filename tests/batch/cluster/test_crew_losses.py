@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from attrs import evolve
 
 import furcate
 from furcate.batch import Job, JobOptions, KeptCall, open_job, open_journal, read_journal
@@ -98,6 +99,28 @@ async def test_the_items_of_a_killed_member_go_to_others(
     assert {asked[f"w{number} first"] for number in range(6)} == {1}
     assert sorted(asked[f"w{number} second"] for number in range(6)) == [1] * (6 - had) + [2] * had
     assert sorted((await states(tmp_path / "j")).values()) == [("finished", 1)] * (6 - had) + [("finished", 2)] * had
+
+
+async def test_a_lost_member_is_noticed_whatever_the_listener_does(
+    steps: Steps, place: Callable[..., Any], engine_for: Callable[..., Any], numbered: Any, tmp_path: Path
+) -> None:
+    """One sentence is told; that the listener fails is logged, and the job goes on."""
+    noticed: list[str] = []
+
+    def fail(text: str) -> None:
+        noticed.append(text)
+        raise ValueError("no ear for that")
+
+    there = place("a", "b")
+    there.terms = evolve(there.terms, on_notice=fail)
+    async with StubProvider(steps.script) as stub, engine_for(stub, capacity=8) as engine:
+        async with open_job(steps.target, numbered(4), engine=engine, journal=tmp_path / "j", executor=there) as job:
+            await steps.halfway(job, 4)
+            await there.kill("a")
+            steps.go.set()
+            progress = await job.run()
+    assert progress.finished == 4
+    assert noticed == ["worker a is gone; its items are given to others"]
 
 
 async def test_a_member_out_of_reach_may_come_back(

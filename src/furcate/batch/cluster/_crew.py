@@ -202,6 +202,7 @@ class Crew:
                 member = self._roster.get(name)
                 assert member is not None
                 member.dead.set()
+                self._lose(member, f"worker {name} is gone")
                 self._roster.forget(member)
             for name in names - self._roster.names:
                 tasks.start_soon(self._serve, self._roster.come(name))
@@ -249,25 +250,27 @@ class Crew:
                     self._share_again()
                     await self._hear(member, news)
         except WorkerLostError as error:
-            self._notice(f"{error}; its items are given to others")
+            self._lose(member, str(error))
             with anyio.CancelScope(shield=True):
-                await self._part(member)
+                # Whether it is dead, and not only out of reach, may be known in a moment.
+                with anyio.move_on_after(_CERTAIN_S):
+                    await member.dead.wait()
         finally:
             self._roster.forget(member)
             self._capacity.leave(member.name, dead=member.dead.is_set(), now_s=anyio.current_time())
             self._share_again()
+
+    def _lose(self, member: Member, how: str) -> None:
+        """Let a worker's items go to others; it is told once, whoever finds out."""
+        if member.state == "ready":
+            self._notice(f"{how}; its items are given to others" if member.items else how)
+        self._roster.part(member)
 
     def _notice(self, text: str) -> None:
         try:
             self._terms.on_notice(text)
         except Exception:
             _log.exception("on_notice failed on: %s", text)
-
-    async def _part(self, member: Member) -> None:
-        """Let a worker's items go to others, and wait a moment for word that it is dead, not only out of reach."""
-        self._roster.part(member)
-        with anyio.move_on_after(_CERTAIN_S):
-            await member.dead.wait()
 
     async def _hear(self, member: Member, news: News) -> None:
         """Keep and tell what has happened, and let go of it."""
