@@ -14,9 +14,10 @@ import cloudpickle
 from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, get_worker, secede
 
 from furcate.batch.cluster._asking import LAST_WORDS_S, Asking
+from furcate.batch.cluster._dask_noise import be_silent, hush, is_silent, unhush
 from furcate.batch.cluster._setup import Parcel
-from furcate.batch.cluster._site import Brought, Site
-from furcate.primitives._errors import ExecutorError, FurcateError, WorkerLostError
+from furcate.batch.cluster._site import Brought, Reply, Site, reply_of, unwrapped
+from furcate.primitives._errors import ExecutorError, WorkerLostError
 
 dumps = cloudpickle.dumps
 
@@ -46,6 +47,7 @@ class DaskClient:
         Raises:
             ExecutorError: there is no scheduler, or a worker has no furcate.
         """
+        hush()
         try:
             if self._address is None:
                 self._cluster = await LocalCluster(
@@ -63,10 +65,9 @@ class DaskClient:
                 self._client = await Client(where, asynchronous=True, timeout=within_s, set_as_default=False)
         except (OSError, TimeoutError) as error:
             raise ExecutorError(f"there is no Dask scheduler at {self._address} ({error})") from error
+        plugin = SitePlugin(self._name, self._parcel, ours=self._address is None, silent=is_silent())
         try:
-            await self._client.register_plugin(SitePlugin(self._name, self._parcel, apart=self._address is None))
-        except FurcateError:
-            raise
+            await self._client.register_plugin(plugin)
         except Exception as error:
             raise ExecutorError(
                 f"Dask's workers cannot load furcate ({type(error).__name__}: {error}); install it there"
@@ -82,6 +83,7 @@ class DaskClient:
             await self._client.close()
         if self._cluster is not None:
             await self._cluster.close()
+        unhush()
 
     async def members(self) -> frozenset[str]:
         """Give the addresses of those workers that run."""
@@ -98,9 +100,8 @@ class DaskClient:
             _work, self._name, number, packed, key=key, workers=[member], allow_other_workers=False, pure=False
         )
         try:
-            brought: Brought = await future
-        except FurcateError:
-            raise
+            # Broken off, Dask would complain of what came of it, and nobody had looked at.
+            brought: Brought = unwrapped(await self._asking.ask(future))
         except asyncio.CancelledError:
             if future.cancelled() and not _is_cancelled():
                 raise WorkerLostError(f"worker {member} has let go of its items") from None
@@ -115,11 +116,10 @@ class DaskClient:
         """Call a method of a worker's site, beside all items."""
         try:
             found = await self._asking.ask(self._client.run(_ask, self._name, method, *args, workers=[member]))
-            return found[member]
-        except FurcateError:
-            raise
+            reply = found[member]
         except (OSError, KeyError, ValueError) as error:
-            raise WorkerLostError(f"worker {member} does not answer ({type(error).__name__}: {error})") from error
+            raise WorkerLostError(f"worker {member} does not answer ({type(error).__name__})") from error
+        return unwrapped(reply)
 
 
 class SitePlugin(WorkerPlugin):  # type: ignore[misc]
@@ -128,19 +128,25 @@ class SitePlugin(WorkerPlugin):  # type: ignore[misc]
     Arguments:
         name: of the job; a plugin of the same name is replaced, and its site closed.
         parcel: what the job is.
-        apart: whether the worker was started by the driver, in whose terminal it would hear each Ctrl-C.
+        ours: whether the worker was started by the driver, in whose terminal it would hear each Ctrl-C, and be heard.
+        silent: whether furcate's log is not shown at the driver.
     """
 
-    def __init__(self, name: str, parcel: Parcel, *, apart: bool) -> None:
+    def __init__(self, name: str, parcel: Parcel, *, ours: bool, silent: bool) -> None:
         self.name = name
         self.parcel = parcel
-        self.apart = apart
+        self.ours = ours
+        self.silent = silent
         self.site: Site | None = None
 
     def setup(self, worker: object) -> None:
         """Make the site, which is opened once the driver asks for it."""
-        if self.apart and hasattr(os, "setpgid"):
-            os.setpgid(0, 0)
+        if self.ours:
+            hush()
+            if self.silent:
+                be_silent()
+            if hasattr(os, "setpgid"):
+                os.setpgid(0, 0)
         self.site = Site(self.parcel)
 
     async def teardown(self, worker: object) -> None:
@@ -149,24 +155,22 @@ class SitePlugin(WorkerPlugin):  # type: ignore[misc]
             await asyncio.to_thread(self.site.close)
 
 
-async def _ask(name: str, method: str, *args: object, dask_worker: Any = None) -> object:
+async def _ask(name: str, method: str, *args: object, dask_worker: Any = None) -> Reply:
     """Call a method of a worker's site, beside all items."""
-    return await asyncio.to_thread(getattr(_site(dask_worker, name), method), *args)
+    return await asyncio.to_thread(_reply, dask_worker, name, method, *args)
 
 
-def _work(name: str, number: int, packed: bytes) -> Brought:
-    site = _site(get_worker(), name)
+def _work(name: str, number: int, packed: bytes) -> Reply:
     # An item waits nearly all the time; how many wait here at once is for the driver to say.
     secede()
-    return site.work(number, packed)
+    return _reply(get_worker(), name, "work", number, packed)
 
 
-def _site(worker: Any, name: str) -> Site:
+def _reply(worker: Any, name: str, method: str, *args: object) -> Reply:
     plugin = worker.plugins.get(name)
     if plugin is None or plugin.site is None:
-        raise WorkerLostError("this worker knows nothing of the job any more")
-    site: Site = plugin.site
-    return site
+        return None, WorkerLostError("this worker knows nothing of the job any more")
+    return reply_of(plugin.site, method, *args)
 
 
 def _is_cancelled() -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -144,6 +145,7 @@ async def _open(work: Work, client: Callable[[Parcel], Client], *, dumps: Dumps,
     async with open_bridge() as bridge:
         try:
             await bridge.call(made.connect, terms.patience_s)
+            _heed_sigterm()
             async with open_crew(_Bridged(bridge, made), work.engine, terms) as crew:
                 yield crew
         finally:
@@ -189,6 +191,15 @@ def _extra(extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ExecutorError(f"this needs the extra {extra!r}: pip install 'furcate[{extra}]'") from error
+
+
+def _heed_sigterm() -> None:
+    """Have SIGTERM do again what Python was told it does: Ray's own handler ends the process three seconds later."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is not None:
+        # Signals belong to the main thread; whoever opens a job in another one heeds none.
+        with suppress(ValueError):
+            signal.signal(signal.SIGTERM, handler)
 
 
 def _loop() -> Loop:

@@ -8,12 +8,13 @@ import logging
 import os
 import pickle
 from contextlib import suppress
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
 # Ray would count uses, and say so.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# It tells the death of a worker at length, on stdout, whatever its logging level; furcate has a sentence for that.
+os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", "^A worker died or was killed while executing a task")
 
 import ray
 from ray import cloudpickle
@@ -21,8 +22,8 @@ from ray.exceptions import RayActorError, RayError
 
 from furcate.batch.cluster._asking import LAST_WORDS_S, Asking
 from furcate.batch.cluster._setup import Parcel
-from furcate.batch.cluster._site import Brought, Site
-from furcate.primitives._errors import ExecutorError, FurcateError, WorkerLostError
+from furcate.batch.cluster._site import Brought, Reply, Site, reply_of, unwrapped
+from furcate.primitives._errors import ExecutorError, WorkerLostError
 
 dumps = cloudpickle.dumps
 
@@ -105,15 +106,13 @@ class RayClient:
         if actor is None:
             raise WorkerLostError(f"{member} is gone")
         try:
-            value, error = await self._asking.ask(_answer(actor.ask.remote(method, *args)))
+            reply = await self._asking.ask(_answer(actor.ask.remote(method, *args)))
         except RayActorError as error:
             self._actors.pop(member, None)
             raise WorkerLostError(f"{member} is gone ({type(error).__name__})") from error
         except RayError as error:
             raise ExecutorError(f"{member} cannot work ({type(error).__name__}: {error})") from error
-        if error is not None:
-            raise error
-        return value
+        return unwrapped(reply)
 
 
 async def _answer(reference: Any) -> Any:
@@ -130,9 +129,6 @@ class SiteActor:
     def __init__(self, packed: bytes) -> None:
         self._site = Site(pickle.loads(packed))
 
-    def ask(self, method: str, *args: object) -> tuple[object, FurcateError | None]:
-        """Call a method of the site; an error of ours comes back as it is, not in an envelope of Ray's."""
-        try:
-            return partial(getattr(self._site, method), *args)(), None
-        except FurcateError as error:
-            return None, error
+    def ask(self, method: str, *args: object) -> Reply:
+        """Call a method of the site."""
+        return reply_of(self._site, method, *args)

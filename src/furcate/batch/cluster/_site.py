@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
+from typing import Any, TypeAlias
 
 import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -26,10 +27,13 @@ from furcate.batch.cluster._setup import Parcel, Setup
 from furcate.observers._otel import OTelObserver
 from furcate.observers._otel_setup import observe_by
 from furcate.orchestrator._engine import Engine
-from furcate.primitives._errors import ExecutorError, TooLargeError, WorkerLostError
+from furcate.primitives._errors import ExecutorError, FurcateError, TooLargeError, WorkerLostError
 from furcate.primitives._observations import Listener, Observation
 
 _log = logging.getLogger("furcate")
+
+Reply: TypeAlias = tuple[object, FurcateError | None]
+"""What a method of a site gave, or raised: a cluster would put what is raised in an envelope, and log it as a fault."""
 
 SILENCE_S = 10.0
 """After how long without a word of the driver its items are stopped, in seconds."""
@@ -322,3 +326,19 @@ class Site:
             tasks = tuple(self._tasks.values())
         for future in tasks:
             future.cancel()
+
+
+def reply_of(site: Site, method: str, *args: object) -> Reply:
+    """Call a method of a site, whose error comes back beside what it gives."""
+    try:
+        return getattr(site, method)(*args), None
+    except FurcateError as error:
+        return None, error
+
+
+def unwrapped(reply: Reply) -> Any:
+    """Give what a method gave, or raise what it raised."""
+    value, error = reply
+    if error is not None:
+        raise error
+    return value

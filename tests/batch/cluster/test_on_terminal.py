@@ -1,0 +1,84 @@
+"""What a user of ``furcate batch --on`` reads when a worker is killed, items fail and the driver gets SIGTERM."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from furcate.testing import Answer, StubProvider, StubRequest, answer
+
+pytestmark = pytest.mark.timeout(90)
+
+SOURCES = Path(__file__).parents[3] / "src"
+TARGET = """
+import os
+from pathlib import Path
+
+import furcate
+
+async def ask(item, job):
+    if item["word"] == "bad":
+        raise ValueError("no good")
+    Path(__file__).with_name(f"pid-{os.getpid()}").touch()
+    return (await job.engine.run(furcate.Request(profile="p", messages=item["word"]))).text
+"""
+NOISE = re.compile(r"distributed|raylet|pid=|Traceback|never retrieved|SIGTERM received|Error:")
+
+
+def until(there: Callable[[], bool]) -> None:
+    """Wait for what other processes do; the test's own limit ends what takes too long."""
+    while not there():
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("engine", "module"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_lost_worker_and_sigterm_are_told_in_sentences(tmp_path: Path, engine: str, module: str) -> None:
+    """One sentence for each, what has begun is finished, and nothing that the engine has to say of it is on stderr."""
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"needs the extra {engine}: {module} is not installed")
+    held = True
+
+    async def script(_: StubRequest) -> Answer:
+        while held:  # noqa: ASYNC110 - whoever lets go is in another thread
+            await anyio.sleep(0.02)
+        return answer("well")
+
+    (tmp_path / "target_on_terminal.py").write_text(TARGET)
+    words = ["bad", *(f"w{number}" for number in range(20))]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps({"id": word, "word": word}) + "\n" for word in words))
+    said = tmp_path / "stderr.txt"
+    with StubProvider.in_thread(script) as stub:
+        (tmp_path / "furcate.toml").write_text(
+            f'[backends.b]\nbase_url = "{stub.base_url}"\ncapacity = 8\n[profiles.p]\nbackend = "b"\nmodel = "m"\n'
+        )
+        command = [sys.executable, "-m", "furcate", "batch", "target_on_terminal:ask", "items.jsonl"]
+        command += ["--on", engine, "--workers", "2", "--concurrency", "4", "--results", "out.jsonl"]
+        environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", str(SOURCES))}
+        with said.open("wb") as stderr, subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=stderr) as job:
+            try:
+                until(lambda: stub.requests_read >= 4)
+                worker = int(next(tmp_path.glob("pid-*")).name.removeprefix("pid-"))
+                os.kill(worker, signal.SIGKILL)
+                until(lambda: "its items are given to others" in said.read_text())
+                job.send_signal(signal.SIGTERM)
+                until(lambda: "no more items are begun, and the 4 running ones are finished" in said.read_text())
+                held = False
+                assert job.wait() == 130
+            finally:
+                job.kill()
+    lines = said.read_text().splitlines()
+    assert [line for line in lines if NOISE.search(line)] == []
+    assert sum("its items are given to others" in line for line in lines) == 1
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(row["status"] for row in rows) == ["failed", *["finished"] * 4]
