@@ -11,6 +11,19 @@ import pytest
 import furcate.cli
 from furcate.testing import StubProvider, StubRequest, answer, error
 
+PLACES = pytest.mark.parametrize(
+    ("loop", "where"),
+    [
+        ("asyncio", None),
+        ("trio", None),
+        # Starting a cluster takes seconds: each engine once, with a loop of its own.
+        ("asyncio", "dask"),
+        ("trio", "ray"),
+    ],
+    indirect=["where"],
+)
+"""Which event loop works on the items, and where."""
+
 SAME = answer('{"same": true}')
 
 
@@ -35,7 +48,17 @@ def batch(examples: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         sys.modules.pop(name, None)
 
 
-def test_packages_are_questioned(batch, configured, wanted, loop: str) -> None:
+@pytest.fixture
+def where(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Give the command's options for a place that works on items, as far as its extra is installed."""
+    if request.param is None:
+        return ()
+    pytest.importorskip({"dask": "distributed"}.get(request.param, request.param))
+    return ("--on", request.param, "--workers", "2")
+
+
+@PLACES
+def test_packages_are_questioned(batch, configured, wanted, loop: str, where: tuple[str, ...]) -> None:
     """Each package has its findings; each of the four questions is asked twice where the quotation is false."""
 
     def script(request: StubRequest):
@@ -48,7 +71,7 @@ def test_packages_are_questioned(batch, configured, wanted, loop: str) -> None:
 
     with StubProvider.in_thread(script) as stub:
         given = ("analyse_docs:analyse_item", "batch/packages.jsonl", "--config", configured(stub.base_url))
-        status, rows = batch(*given, "--loop", loop)
+        status, rows = batch(*given, "--loop", loop, *where)
         assert len(stub.requests) == (1 + 4) + 2 * (1 + 8)
         again, same = batch(*given, "--loop", loop)
         assert len(stub.requests) == 23
@@ -61,7 +84,10 @@ def test_packages_are_questioned(batch, configured, wanted, loop: str) -> None:
     ]
 
 
-def test_modules_are_corrected_and_a_failed_one_again(batch, configured, wanted, loop: str, tmp_path: Path) -> None:
+@PLACES
+def test_modules_are_corrected_and_a_failed_one_again(
+    batch, configured, wanted, loop: str, where: tuple[str, ...], tmp_path: Path
+) -> None:
     """A branch that fails lets its item fail; done again, it asks only for what had failed."""
     refuse = True
 
@@ -78,7 +104,7 @@ def test_modules_are_corrected_and_a_failed_one_again(batch, configured, wanted,
 
     with StubProvider.in_thread(script) as stub:
         given = ("correct_docs:correct_item", "batch/modules.jsonl", "--config", configured(stub.base_url))
-        status, rows = batch(*given, "--loop", loop)
+        status, rows = batch(*given, "--loop", loop, *where)
         assert status == 1
         assert {row["id"]: row["status"] for row in rows} == {
             "shutil": "finished",
@@ -89,7 +115,7 @@ def test_modules_are_corrected_and_a_failed_one_again(batch, configured, wanted,
         refuse, before = False, len(stub.requests)
         with pytest.raises(SystemExit):
             furcate.cli.main(("batch", "retry", str(tmp_path / "job.journal")))
-        status, rows = batch(*given, "--loop", loop)
+        status, rows = batch(*given, "--loop", loop, *where)
         conversations = [str(request.body["messages"]) for request in stub.requests[before:]]
     assert status == 0
     assert {row["status"] for row in rows} == {"finished"}
