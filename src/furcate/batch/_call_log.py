@@ -112,7 +112,7 @@ class ItemCalls:
 def _read(call: KeptCall, path: str) -> RecordedCall:
     try:
         stored = _DECODER.decode(call.data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, TypeError) as error:
         raise JournalError(
             f"a kept call of run {call.run_id} cannot be read ({error}); start again with replay switched off",
             "damaged",

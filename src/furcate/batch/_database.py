@@ -18,6 +18,7 @@ from typing import TypeVar
 from anyio import CapacityLimiter, move_on_after, to_thread
 from filelock import FileLock, Timeout
 
+from furcate.batch._rows import Unreadable
 from furcate.batch._schema import version_of
 from furcate.primitives._errors import JournalError, JournalProblem, MisuseError
 
@@ -268,13 +269,17 @@ class OneWriter:
         self._lock.release(force=True)
 
 
+_DAMAGED: tuple[JournalProblem, str] = ("damaged", "the journal is damaged; restore a copy, or begin a new one")
 _SAID: dict[str, tuple[JournalProblem, str]] = {
     "SQLITE_FULL": ("full", "the disk is full; what was kept before is safe; make room and start the job again"),
     "SQLITE_READONLY": ("read-only", "this user may not write the journal; give a path that can be written"),
     "SQLITE_CANTOPEN": ("read-only", "the journal cannot be opened; look at the rights of the file and of its folder"),
     "SQLITE_PERM": ("read-only", "this user may not use the journal; look at the rights of the file"),
     "SQLITE_NOTADB": ("foreign", "this is no journal; give another path"),
-    "SQLITE_CORRUPT": ("damaged", "the journal is damaged; restore a copy, or begin a new one"),
+    "SQLITE_CORRUPT": _DAMAGED,
+    # What we ask for is what the form has, so that it is not there; and we write nothing that it forbids.
+    "SQLITE_ERROR": _DAMAGED,
+    "SQLITE_CONSTRAINT": _DAMAGED,
     "SQLITE_BUSY": ("busy", "another program keeps the journal locked; close it and try again"),
     "SQLITE_LOCKED": ("busy", "another program keeps the journal locked; close it and try again"),
     "SQLITE_IOERR": ("io", "the system failed to read or write the journal; what was kept before is safe"),
@@ -286,7 +291,7 @@ def telling(path: str) -> Iterator[None]:
     """Tell what the database or the system says, in a sentence of ours."""
     try:
         yield
-    except (sqlite3.OperationalError, sqlite3.DatabaseError, OSError) as error:
+    except (sqlite3.Error, OSError, Unreadable, UnicodeDecodeError) as error:
         told = journal_error(error, path)
         if told is None:
             raise
@@ -295,8 +300,14 @@ def telling(path: str) -> Iterator[None]:
 
 def journal_error(error: BaseException, path: str) -> JournalError | None:
     """Give the error of ours that tells what went wrong with a journal; None where the fault is in the program."""
+    # What the database says may quote what it cannot read.
+    if isinstance(error, (Unreadable, UnicodeDecodeError)):
+        reason, problem = _DAMAGED
+        return JournalError(f"{problem} ({error})", reason, path=path)
     if isinstance(error, sqlite3.Error):
-        name = getattr(error, "sqlite_errorname", "")
+        # A text that is no UTF-8 has no code of the database.
+        unnamed = "SQLITE_CORRUPT" if isinstance(error, sqlite3.OperationalError) else ""
+        name = getattr(error, "sqlite_errorname", unnamed)
         for start, (reason, problem) in _SAID.items():
             if name.startswith(start):
                 if reason == "io" and _no_room(path):

@@ -97,7 +97,7 @@ def _refuse_others(path: str, *, create: bool) -> None:
 def _busy(path: str) -> JournalError:
     """Say which process runs the job."""
     holder = Holder()
-    with suppress(JournalError, sqlite3.Error):
+    with suppress(JournalError), telling(path):
         connection = open_for_reading(path)
         holder = holder_in(connection)
         connection.close()

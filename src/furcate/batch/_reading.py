@@ -21,7 +21,7 @@ from furcate.batch._database import (
     place_of,
     telling,
 )
-from furcate.batch._rows import About, Holder, ItemFailure, ItemState, JournalRow, Status
+from furcate.batch._rows import About, Holder, ItemFailure, ItemState, JournalRow, Status, as_written
 from furcate.batch._schema import STEPS, bring_up_to_date, version_of
 from furcate.primitives._errors import JournalError
 from furcate.primitives._usage import USAGE_FIELDS, FieldTotal, Usage
@@ -151,7 +151,8 @@ class _Rows:
             if found is None:
                 self._cursor = None
                 continue
-            row = _row(*found)
+            with as_written(f"the row of item {found[0]!r}"):
+                row = _row(*found)
             page.append(row)
             size += len(row.result or b"")
         return page
@@ -160,6 +161,9 @@ class _Rows:
 def _row(*columns: object) -> JournalRow:
     name, line, position, state, tries, order, result, error, setup, started_at, ended_at, bounds, *counts = columns
     usage = Usage(**dict(zip(USAGE_FIELDS, counts, strict=True)), lower_bounds=frozenset(str(bounds).split()))  # type: ignore[arg-type]
+    if result is not None:
+        # Whoever writes results writes these bytes.
+        json.loads(result)  # type: ignore[arg-type]
     return JournalRow(
         id=name,  # type: ignore[arg-type]
         line=line,  # type: ignore[arg-type]
@@ -193,12 +197,14 @@ def status_of(connection: sqlite3.Connection) -> Status:
         [[started_at, ended_at]] = connection.execute("SELECT min(started_at), max(ended_at) FROM items")
     finally:
         connection.execute("ROLLBACK")
+    with as_written("when the job began, and by which release"):
+        release, created_at = str(json.loads(meta["furcate"])), float(json.loads(meta["created_at"]))
     here = {state: count for state, gone, count in counts if not gone}
     gone = {state: count for state, gone, count in counts if gone}
     return Status(
         about=about or About(),
-        furcate=json.loads(meta["furcate"]),
-        created_at=json.loads(meta["created_at"]),
+        furcate=release,
+        created_at=created_at,
         pending=here.get("pending", 0),
         finished=here.get("finished", 0),
         failed=here.get("failed", 0),
@@ -243,7 +249,8 @@ def about_in(connection: sqlite3.Connection) -> About | None:
 def holder_in(connection: sqlite3.Connection) -> Holder:
     """Read which process said last that it runs the job."""
     for [value] in connection.execute("SELECT value FROM meta WHERE name = 'holder'"):
-        return Holder(**json.loads(value))
+        with as_written("who runs the job"):
+            return Holder(**json.loads(value))
     return Holder()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -15,6 +16,19 @@ from furcate.primitives._usage import UNKNOWN, FieldTotal, Usage
 ItemState: TypeAlias = Literal["pending", "finished", "failed"]
 MALFORMED = "malformed"
 """The kind of failure of an item that cannot be read."""
+
+
+class Unreadable(Exception):
+    """Raised when something is not in a journal as it was written."""
+
+
+@contextmanager
+def as_written(what: str) -> Iterator[None]:
+    """Tell what cannot be read, whatever is wrong with it."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unreadable(f"{what} cannot be read: {error}") from error
 
 
 def _digests(value: Mapping[str, str]) -> FrozenMap:
@@ -53,7 +67,8 @@ class About:
     @classmethod
     def from_json(cls, text: str) -> About:
         """Read what `to_json` gave."""
-        return cls(**json.loads(text))
+        with as_written("what the job is"):
+            return cls(**json.loads(text))
 
 
 @frozen
@@ -75,7 +90,8 @@ class ItemFailure:
     @classmethod
     def from_json(cls, data: bytes) -> ItemFailure:
         """Read what `to_json` gave."""
-        return cls(**json.loads(data))
+        with as_written("why an item failed"):
+            return cls(**json.loads(data))
 
 
 @frozen(kw_only=True)

@@ -78,11 +78,14 @@ def version_of(connection: sqlite3.Connection, path: str, steps: Sequence[str] =
     """Give the version of an open journal's form; 0 is an empty database.
 
     Raises:
-        JournalError: it is another application's database, or of a later release.
+        JournalError: it is another application's database, or of a later release, or has no version.
     """
     [[application]] = connection.execute("PRAGMA application_id")
     [[version]] = connection.execute("PRAGMA user_version")
     if application == APPLICATION_ID:
+        if version < 1:
+            problem = "the journal is damaged: it does not say in which version of its form it is"
+            raise JournalError(f"{problem}; restore a copy, or begin a new one", "damaged", path=path)
         if version > len(steps):
             raise JournalError(
                 f"a later release of furcate wrote this journal (in version {version} of its form, of which this "
