@@ -504,10 +504,11 @@ async def test_errors_of_the_block_pass_unchanged(tmp_path: Path) -> None:
         (lambda item, job: None, TypeError),
         (5, TypeError),
         ("shout", furcate.UnknownNameError),
+        (furcate.Prompt("odd", [furcate.MessageTemplate("user", "x")], profile="none"), furcate.UnknownNameError),
     ],
 )
 async def test_targets_are_checked_before_anything_is_opened(tmp_path: Path, target, wrong) -> None:
-    """A plain function, a number and a prompt that is not there are refused, and no journal is made."""
+    """A plain function, a number, and a prompt or its profile that are not there are refused; no journal is made."""
     items = numbered(tmp_path / "items.jsonl", 1)
     async with StubProvider(echo) as stub, engine_for(stub) as engine:
         with pytest.raises(wrong):
@@ -674,9 +675,9 @@ async def test_a_journal_that_is_deleted_while_its_job_runs_ends_the_job(tmp_pat
             await job.run()
 
 
-@pytest.mark.parametrize("given", [b"[1, 2]", {"a": 1}])
+@pytest.mark.parametrize("given", [b"[1, 2]", memoryview(b"[1]"), {"a": 1}, {}, 5, None])
 async def test_what_would_be_iterated_by_mistake_is_refused(tmp_path: Path, given: object) -> None:
-    """The numbers of bytes, or the keys of an object, are nobody's items."""
+    """The numbers of bytes, or the keys of an object, are nobody's items; and a number has none."""
     engine = furcate.Engine(backends=[furcate.Backend("none")])
 
     async def target(item: int, job: ItemJob) -> int:

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import re
-import stat
-import sys
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from json import dumps
 from pathlib import Path
+from typing import BinaryIO, TypeAlias, get_args
 
-# Two passes over spooled items share one file, and each of its reads is a move and a read.
-from threading import Lock  # noqa: TID251
-from typing import BinaryIO, Protocol, TypeAlias, get_args, runtime_checkable
-
-from anyio import to_thread, wait_readable
+from anyio import to_thread
 from attrs import field, frozen
 
 from furcate.batch._formats import READERS, SUFFIXES, Format, Piece, check_head
 from furcate.batch._quick_look import count_if_distinct
+from furcate.batch._spool import Place, Readable, copy, name_of, opener_of_spool, read_once, reading
 from furcate.batch._values import copy_values
 from furcate.primitives._errors import ItemsError, MisuseError
 from furcate.primitives._json import Json, Plain, canonical
@@ -35,7 +30,6 @@ MAX_ID = 1000
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _CHUNK_ITEMS = 256
 _CHUNK_BYTES = 2**20
-_COPY_BYTES = 2**20
 
 
 @frozen
@@ -70,15 +64,6 @@ class BadItem:
     problem: str
 
 
-@runtime_checkable
-class Readable(Protocol):
-    """A stream of bytes, such as ``sys.stdin.buffer``."""
-
-    def read(self, size: int, /) -> bytes:
-        """Give up to so many bytes; none at the end."""
-
-
-Place: TypeAlias = str | os.PathLike[str] | Readable
 Items: TypeAlias = Place | Iterable[Json] | AsyncIterable[Json]
 """Where items come from: a file, ``-`` for standard input, a stream of bytes, or the values themselves."""
 
@@ -112,7 +97,7 @@ class Source:
         return await to_thread.run_sync(self._look) if self.format == "jsonl" else None
 
     def _look(self) -> int | None:
-        with self._opener() as file, _reading(self.where):
+        with self._opener() as file, reading(self.where):
             return count_if_distinct(file, self.id_field or ID_FIELD)
 
     def _read(self) -> Iterator[tuple[int, Item | BadItem]]:
@@ -120,7 +105,7 @@ class Source:
         file = self._opener()
         self._open.add(file)
         try:
-            with _reading(self.where):
+            with reading(self.where):
                 for piece in READERS[self.format](file, self.where):
                     yield piece.size, _item(piece, self.id_field)
         finally:
@@ -219,33 +204,34 @@ async def open_source(
         ItemsError: the file is not there, or cannot be read, or its format cannot be told. While items are read: what
             would make a whole file unreadable, such as text in UTF-16.
         MisuseError: `format` is none of the three, or is given for values.
-        TypeError: a value is none of JSON's.
+        TypeError: what is given has no items, or a value is none of JSON's.
+        ValueError: `id_field` is empty.
 
     Cancelled, it leaves nothing behind, except for a read from a stream that has begun, which is abandoned.
     """
-    if isinstance(place, (bytes, bytearray, Mapping)):
-        given = "bytes" if isinstance(place, (bytes, bytearray)) else "an object"
-        raise TypeError(f"the items are {given}; give a file, a stream of bytes, or a list of JSON values")
+    _check_items(place)
+    if id_field is not None:
+        check_id_field(id_field)
     if format is not None and format not in get_args(Format):
         raise MisuseError(f"there is no format {format!r} of items; give one of {', '.join(get_args(Format))}")
-    with tempfile.TemporaryFile() if _once(place) else io.BytesIO() as spool:
+    with tempfile.TemporaryFile() if read_once(place) else io.BytesIO() as spool:
         if not isinstance(place, (str, os.PathLike, Readable)):
             if format is not None:
                 raise MisuseError("a format is for files and streams; values are given as they are")
             where = "the items"
             known: Format | None = "jsonl"
-            with _reading(where):
+            with reading(where):
                 await copy_values(place, spool)
-            opener = _opener_of_spool(spool)
-        elif isinstance(place, (str, os.PathLike)) and not _once(place):
+            opener = opener_of_spool(spool)
+        elif isinstance(place, (str, os.PathLike)) and not read_once(place):
             where = os.fspath(place)
             opener = await to_thread.run_sync(_opener_of_file, Path(where), where)
             known = format or _format_of(where)
         else:
-            where = _name_of(place)
-            with _reading(where):
-                await _copy(place, spool)
-            opener = _opener_of_spool(spool)
+            where = name_of(place)
+            with reading(where):
+                await copy(place, spool)
+            opener = opener_of_spool(spool)
             known = format
         head = await to_thread.run_sync(_head, opener, where)
         source = Source(opener, where=where, format=known or _guess(head), id_field=id_field)
@@ -255,22 +241,30 @@ async def open_source(
             source.close()
 
 
-def _once(place: Items) -> bool:
-    """Tell whether a place can be read only once."""
-    if not isinstance(place, (str, os.PathLike)) or os.fspath(place) == "-":
-        return True
-    try:
-        mode = os.stat(place).st_mode
-    except (OSError, ValueError):
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+def check_id_field(name: object) -> None:
+    """Check what names the member that holds ids.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is empty.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"id_field is {name!r}; give the name of a member as text")
+    if not name:
+        raise ValueError("id_field is empty; give the name of a member")
 
 
-def _name_of(place: Place) -> str:
-    if isinstance(place, (str, os.PathLike)):
-        return "standard input" if os.fspath(place) == "-" else os.fspath(place)
-    name = getattr(place, "name", None)
-    return "standard input" if name == "<stdin>" else name if isinstance(name, str) else "the stream of items"
+def _check_items(place: object) -> None:
+    """Refuse what has no items, and what would be iterated by mistake."""
+    if isinstance(place, (bytes, bytearray, memoryview)):
+        given = "bytes"
+    elif isinstance(place, Mapping):
+        given = "an object"
+    elif not isinstance(place, (str, os.PathLike, Readable, Iterable, AsyncIterable)):
+        given = repr(place)
+    else:
+        return
+    raise TypeError(f"the items are {given}; give a file, a stream of bytes, or a list of JSON values")
 
 
 def _format_of(where: str) -> Format:
@@ -286,29 +280,16 @@ def _guess(head: bytes) -> Format:
     return "json" if head.lstrip().startswith(b"[") else "jsonl"
 
 
-@contextmanager
-def _reading(where: str) -> Iterator[None]:
-    """Tell what the system says of reading."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            problem = "there is no room to copy it to a temporary file; make room, or give a file"
-            raise ItemsError(problem, where=where) from error
-        said = (error.strerror or str(error)).lower()
-        raise ItemsError(f"cannot be read: {said}", where=where) from error
-
-
 def _opener_of_file(path: Path, where: str) -> Callable[[], BinaryIO]:
     if "\0" in where:
         raise ItemsError("no file has a name like this", where=where.replace("\0", "\\0"))
-    with _reading(where):
+    with reading(where):
         if path.is_dir():
             raise ItemsError("is a folder; give the file that holds the items", where=where)
         seen = _mark(os.stat(path))
 
     def opener() -> BinaryIO:
-        with _reading(where):
+        with reading(where):
             file = path.open("rb", buffering=2**18)
             if _mark(os.fstat(file.fileno())) != seen:
                 file.close()
@@ -323,90 +304,5 @@ def _mark(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _head(opener: Callable[[], BinaryIO], where: str) -> bytes:
-    with opener() as file, _reading(where):
+    with opener() as file, reading(where):
         return check_head(file, where)
-
-
-async def _copy(place: Place, spool: BinaryIO) -> None:
-    """Copy what can be read only once."""
-    if not isinstance(place, (str, os.PathLike)):
-        await _copy_stream(place, spool)
-    elif os.fspath(place) != "-":
-        # A named pipe is opened without waiting for its writer, for whom the event loop waits instead.
-        file = os.open(place, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        try:
-            await _copy_file(file, spool)
-        finally:
-            os.close(file)
-    elif sys.stdin is None:
-        raise ItemsError("cannot be read: it is closed", where=_name_of(place))
-    else:
-        try:
-            number = sys.stdin.fileno()
-        except OSError:
-            # What stands for standard input in a test is no file.
-            await _copy_stream(sys.stdin.buffer, spool)
-        else:
-            await _copy_file(number, spool)
-    await to_thread.run_sync(spool.flush)
-
-
-async def _copy_file(file: int, spool: BinaryIO) -> None:
-    """Copy what a file descriptor gives; a thread that waited for a terminal would outlive its cancellation."""
-    while True:
-        with suppress(OSError, NotImplementedError):
-            # A file on a disk can always be read, and says so by an error.
-            await wait_readable(file)
-        try:
-            block = await to_thread.run_sync(os.read, file, _COPY_BYTES)
-        except BlockingIOError:
-            continue
-        if not block:
-            return
-        await to_thread.run_sync(spool.write, block)
-
-
-async def _copy_stream(stream: Readable, spool: BinaryIO) -> None:
-    while True:
-        block = await to_thread.run_sync(stream.read, _COPY_BYTES, abandon_on_cancel=True)
-        if not isinstance(block, bytes):
-            raise MisuseError("the stream of items gives text; open it for bytes, as sys.stdin.buffer is")
-        if not block:
-            return
-        await to_thread.run_sync(spool.write, block)
-
-
-def _opener_of_spool(spool: BinaryIO) -> Callable[[], BinaryIO]:
-    lock = Lock()
-    return lambda: io.BufferedReader(_View(spool, lock), 2**18)
-
-
-class _View(io.RawIOBase):
-    """Read a file from a place of one's own."""
-
-    def __init__(self, file: BinaryIO, lock: Lock) -> None:
-        super().__init__()
-        self._file = file
-        self._lock = lock
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = offset if whence == io.SEEK_SET else self._at + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
-        with self._lock:
-            self._file.seek(self._at)
-            block = self._file.read(len(buffer))
-        buffer[: len(block)] = block
-        self._at += len(block)
-        return len(block)

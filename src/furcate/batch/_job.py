@@ -27,7 +27,7 @@ from furcate.batch._target import Target, function_of, target_name
 from furcate.orchestrator._config_digests import configuration_digests
 from furcate.orchestrator._engine import Engine
 from furcate.primitives._checks import check_instance
-from furcate.primitives._errors import WorkerLostError
+from furcate.primitives._errors import MisuseError, WorkerLostError
 from furcate.primitives._observations import Observation
 from furcate.primitives._resources import Prompt
 from furcate.primitives._usage import UNKNOWN, Usage
@@ -117,12 +117,15 @@ class Job:
             if self._error is not None:
                 raise self._error from None
             raise StopAsyncIteration from None
+        except anyio.ClosedResourceError:
+            raise MisuseError("the job is iterated outside the block that opened it; iterate inside") from None
 
     async def run(self) -> JobProgress:
         """Work on all items, and tell how that went; for those who read the outcomes from the journal.
 
         Raises:
             JournalError: the journal cannot be written any more.
+            MisuseError: the block that opened the job has been left.
         """
         async for _ in self:
             pass
@@ -305,7 +308,7 @@ async def open_job(
     Raises:
         ItemsError: the items cannot be read, or two of them have one id.
         JournalError: the journal is in use, or no journal, or was written under another setup.
-        UnknownNameError: there is no such prompt.
+        UnknownNameError: there is no such prompt, or no such profile as the prompt names.
         TypeError: the target is neither a prompt nor the id of one nor an async function of two arguments; one of
             the values given as items is none of JSON's; or the journal's path is no text.
         ValueError: the journal's path names no file.
@@ -318,6 +321,8 @@ async def open_job(
     name = target_name(target)
     if isinstance(target, str):
         engine.inspect_prompt(target)
+    elif isinstance(target, Prompt) and target.profile is not None:
+        engine.inspect_profile(target.profile)
     prompt = target if isinstance(target, (str, Prompt)) else None
     digests = configuration_digests(engine._resources, prompt)
     work = Work(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, TypeAlias, get_args
 
 from attrs import field, frozen
-from attrs.validators import in_, instance_of, optional
+from attrs.validators import optional
 
 from furcate.batch._enroll import OnChanged
 from furcate.batch._formats import Format
+from furcate.batch._items import check_id_field
 from furcate.batch._rows import Enrollment, ItemFailure
 from furcate.primitives._checks import whole
 from furcate.primitives._json import Plain
@@ -63,6 +65,34 @@ class JobProgress:
         return max(0, self.enrollment.pending - self.finished - self.failed)
 
 
+def _one_of(known: tuple[str, ...]) -> Callable[[object, object, object], None]:
+    """Make a validator for one of some words."""
+
+    def check(_instance: object, attribute: object, value: object) -> None:
+        if value not in known:
+            raise ValueError(f"{_name(attribute)} is {value!r}; give one of {', '.join(known)}")
+
+    return check
+
+
+def _text(_instance: object, attribute: object, value: object) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{_name(attribute)} is {value!r}; give text")
+
+
+def _flag(_instance: object, attribute: object, value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{_name(attribute)} is {value!r}; give True or False")
+
+
+def _id_field(_instance: object, _attribute: object, value: str) -> None:
+    check_id_field(value)
+
+
+def _name(attribute: object) -> str:
+    return str(getattr(attribute, "name", "value"))
+
+
 @frozen(kw_only=True)
 class JobOptions:
     """Say how a job is run.
@@ -80,19 +110,19 @@ class JobOptions:
         observations: whether the journal keeps what was observed of each item's runs, receipts included.
 
     Raises:
-        TypeError: a number is no whole number.
-        ValueError: a number is too small.
+        TypeError: a number is no whole number, a text no text, or a switch neither True nor False.
+        ValueError: a number is too small, or a word none of those that are known.
     """
 
     concurrency: int = field(default=8, validator=whole(1))
-    on_changed: OnChanged = field(default="refuse", validator=in_(get_args(OnChanged)))
-    code: str = field(default="", validator=instance_of(str))
-    replay: bool = field(default=True, validator=instance_of(bool))
+    on_changed: OnChanged = field(default="refuse", validator=_one_of(get_args(OnChanged)))
+    code: str = field(default="", validator=_text)
+    replay: bool = field(default=True, validator=_flag)
     limit: int | None = field(default=None, validator=optional(whole(0)))
     max_failures: int | None = field(default=None, validator=optional(whole(0)))
-    format: Format | None = None
-    id_field: str | None = None
-    observations: bool = field(default=True, validator=instance_of(bool))
+    format: Format | None = field(default=None, validator=optional(_one_of(get_args(Format))))
+    id_field: str | None = field(default=None, validator=optional(_id_field))
+    observations: bool = field(default=True, validator=_flag)
 
 
 DEFAULT_OPTIONS = JobOptions()
