@@ -70,3 +70,37 @@ async def test_a_job_is_iterated_in_its_block(tmp_path: Path, engine: furcate.En
         assert [outcome async for outcome in job] == []
     with pytest.raises(furcate.MisuseError, match="the job is iterated outside the block that opened it"):
         await job.run()
+
+
+async def _yields(item: object, job: ItemJob) -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (5, "the target is 5; give an async function that returns a value, or the id of a prompt"),
+        (
+            _yields,
+            "the target is an async generator; give an async function that returns a value, or the id of a prompt",
+        ),
+        (len, "the target is <built-in function len>; give an async function that returns a value, or"),
+    ],
+)
+async def test_a_target_is_an_async_function(
+    tmp_path: Path, engine: furcate.Engine, wrong: furcate.Prompt, said: str
+) -> None:
+    """What else it is, is told; one that yields gives no result."""
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}"):
+        async with open_job(wrong, [1], engine=engine, journal=tmp_path / "j"):
+            pytest.fail("the job began")
+
+
+@pytest.mark.anyio
+async def test_options_of_another_kind_are_told(tmp_path: Path, engine: furcate.Engine) -> None:
+    """Where the right ones are found, too."""
+    options: JobOptions = {"limit": 5}  # type: ignore[assignment]
+    with pytest.raises(TypeError, match=re.escape("options is {'limit': 5}; give furcate.batch.JobOptions")):
+        async with open_job(target, [1], engine=engine, journal=tmp_path / "j", options=options):
+            pytest.fail("the job began")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,11 +214,28 @@ def test_deep_json_is_refused() -> None:
 
 def test_another_kind_is_refused(exchange: Exchange, result: Result) -> None:
     """A value is of the kind that was asked for, or the sentence says of which it is."""
-    with pytest.raises(StorageError, match="hold a Result, not a Exchange") as caught:
+    with pytest.raises(StorageError, match="hold a value of the class Result, not Exchange") as caught:
         from_bytes(to_bytes(result), Exchange)
     assert caught.value.reason == "kind"
-    with pytest.raises(StorageError, match="hold a Exchange, not a Message"):
+    with pytest.raises(StorageError, match="hold a value of the class Exchange, not Message"):
         from_bytes(to_bytes(exchange), Message)
+
+
+@pytest.mark.parametrize("base", [5, bytes, "digest", b"bytes"])
+def test_a_base_is_a_conversation(exchange: Exchange, base: Any) -> None:
+    """Anything else is a mistake of the program, and no property of the bytes or of the value."""
+    stored = to_bytes(exchange)
+    uses: tuple[Callable[..., object], ...] = (partial(to_bytes, exchange), partial(from_bytes, stored))
+    for use in uses:
+        with pytest.raises(TypeError, match=r"^base is of the class \w+; give an Exchange or a History, or leave it "):
+            use(base=base)
+
+
+def test_a_kind_is_a_class(exchange: Exchange) -> None:
+    """The name of one is none."""
+    kind: Any = "Exchange"
+    with pytest.raises(TypeError, match=r"^kind is 'Exchange'; give a class, such as furcate\.Exchange$"):
+        from_bytes(to_bytes(exchange), kind)
 
 
 @pytest.mark.req("S0-25")

@@ -316,7 +316,8 @@ async def open_job(
     Cancelled, it closes what is running; whatever had finished is in the journal.
     """
     check_instance("engine", engine, Engine)
-    check_instance("options", options, JobOptions)
+    if not isinstance(options, JobOptions):
+        raise TypeError(f"options is {options!r}; give furcate.batch.JobOptions")
     place = place_of(journal)
     name = target_name(target)
     if isinstance(target, str):

@@ -49,7 +49,8 @@ def target_name(target: Target | Prompt | str) -> str:
         return target if isinstance(target, str) else target.name
     call = getattr(target, "__call__", None)  # noqa: B004 - an object with an async __call__ is meant
     if not (inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(call)):
-        raise TypeError(f"the target is a {type(target).__name__}; give an async function, or the id of a prompt")
+        given = "an async generator" if inspect.isasyncgenfunction(target) else repr(target)
+        raise TypeError(f"the target is {given}; give an async function that returns a value, or the id of a prompt")
     try:
         inspect.signature(target).bind(None, None)
     except TypeError:

@@ -60,7 +60,7 @@ from furcate.storage._form import (
     StoredValidation,
     StoredValue,
 )
-from furcate.storage._write import Storable
+from furcate.storage._write import Storable, check_base
 
 _Kind = TypeVar("_Kind", bound=Storable)
 
@@ -88,19 +88,22 @@ def from_bytes(
         base: the conversation that the stored one continues, where it was stored so; passed over where it was not.
 
     Raises:
-        TypeError: `data` are no bytes.
+        TypeError: `data` are no bytes, `kind` is no class, or `base` is no conversation.
         StorageError: the bytes are no stored value, are damaged, were written in a later version of the form, hold
             another kind of value, or continue another conversation than `base`. Never anything else, whatever the
             bytes are.
     """
+    if kind is not None and not isinstance(kind, type):
+        raise TypeError(f"kind is {kind!r}; give a class, such as furcate.Exchange")
+    check_base(base)
     stored = _opened(data)
     try:
         value = _value(stored, None if base is None else base.history if isinstance(base, Exchange) else base)
     except (ValueError, TypeError, OverflowError, ReceiptError) as error:
         raise _misshapen(error) from error
     if kind is not None and not isinstance(value, kind):
-        found = type(value).__name__
-        raise StorageError(f"the bytes hold a {found}, not a {kind.__name__}", "kind", version=VERSION)
+        problem = f"the bytes hold a value of the class {type(value).__name__}, not {kind.__name__}"
+        raise StorageError(problem, "kind", version=VERSION)
     return value
 
 
@@ -123,7 +126,7 @@ def base_of(data: bytes) -> str | None:
 def _opened(data: bytes) -> StoredValue:
     """Check the frame, and decode the body."""
     if not isinstance(data, bytes):
-        raise TypeError(f"data is a {type(data).__name__}; give bytes")
+        raise TypeError(f"data is of the class {type(data).__name__}; give bytes")
     head = len(MAGIC) + 2
     if not data.startswith(MAGIC):
         if data and MAGIC.startswith(data):

@@ -82,14 +82,16 @@ def to_bytes(value: Storable, *, base: Exchange | History | None = None) -> byte
             digest: `from_bytes` needs it again. A message has none.
 
     Raises:
-        TypeError: the value is of another kind.
+        TypeError: the value is of another kind, or the base is no conversation.
         StorageError: the conversation does not begin with `base`, or a member has no form: half a character (a lone
             surrogate), or something that is no JSON in a checked value.
     """
     if not isinstance(value, Storable):
+        given = type(value).__name__
         raise TypeError(
-            f"a {type(value).__name__} has no stored form; give an Exchange, a History, a Message or a Result"
+            f"values of the class {given} have no stored form; give an Exchange, History, Message or Result"
         )
+    check_base(base)
     if isinstance(value, Message) and base is not None:
         raise TypeError("a message stands alone; leave the base out")
     try:
@@ -103,6 +105,16 @@ def to_bytes(value: Storable, *, base: Exchange | History | None = None) -> byte
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise StorageError(f"the {_named(value)} has no stored form: {error}", "value") from error
     return MAGIC + VERSION.to_bytes(2, "big") + zlib.crc32(body).to_bytes(4, "big") + body
+
+
+def check_base(base: object) -> None:
+    """Check what a value is said to begin with.
+
+    Raises:
+        TypeError: it is no conversation.
+    """
+    if base is not None and not isinstance(base, Exchange | History):
+        raise TypeError(f"base is of the class {type(base).__name__}; give an Exchange or a History, or leave it out")
 
 
 def _named(value: Storable) -> str:
