@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from furcate.batch import BadItem, Format, Item, open_source
-from furcate.batch import _formats as formats
+from furcate.batch import _pieces as pieces
 from furcate.primitives._errors import ItemsError, MisuseError
 
 
@@ -98,10 +98,11 @@ async def test_what_is_no_id_is_told(tmp_path: Path, value: str, said: str) -> N
         (b'{"id": "x", "v": -Infinity}', "-Infinity is no JSON number"),
         (b'{"id": "x", "v": 1e999}', "the number 1e999 is too large"),
         (b"1" * 5000, "too many digits"),
-        (b'{"id": "x", "v": "\xff"}', "byte 19 is no UTF-8"),
+        (b'{"id": "x", "v": "\xff"}', "byte 19 of the item is no UTF-8"),
         (b"[" * 201 + b"]" * 201, "nests deeper than 200"),
         (b"[" * 100_000, "nests deeper than 200"),
         (b'{"id": "x"} {"id": "y"}', "no JSON: extra data at column 13"),
+        (b'  {"id": "x"} {"id": "y"}', "no JSON: extra data at column 15"),
     ],
 )
 async def test_a_malformed_line_is_told_and_passed_over(tmp_path: Path, line: bytes, said: str) -> None:
@@ -132,7 +133,7 @@ async def test_editors_marks_and_line_ends_do_not_matter(tmp_path: Path) -> None
 
 async def test_long_lines_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No item is longer than may be, in any format, and what follows is read."""
-    monkeypatch.setattr(formats, "MAX_ITEM_BYTES", 2**20)
+    monkeypatch.setattr(pieces, "MAX_ITEM_BYTES", 2**20)
     long = "x" * (2**20 + 1)
     for name, text in (
         ("a.jsonl", f'{{"id":1}}\n{{"x":"{long}"}}\n{{"id":3}}'),
@@ -227,8 +228,8 @@ async def test_a_malformed_element_is_told_and_passed_over(tmp_path: Path) -> No
     problems = [(item.line, item.problem) for item in items if isinstance(item, BadItem)]
     assert problems == [
         (2, "no JSON: expecting property name enclosed in double quotes at line 3"),
-        (3, "no JSON: nothing stands here"),
-        (3, "no JSON: nothing stands here"),
+        (3, "no JSON: there is no item at column 6, but a comma beside it; take that away"),
+        (3, "no JSON: there is no item at column 16, but a comma beside it; take that away"),
     ]
     assert [item.id for item in items if isinstance(item, Item)] == ["1", "3"]
 
@@ -237,7 +238,10 @@ async def test_a_malformed_element_is_told_and_passed_over(tmp_path: Path) -> No
     ("content", "said"),
     [
         ("", "it is empty"),
-        ('\n{"id": 1}\n{"id": 2}', "line 2 begins no JSON array; for one item a line give the format jsonl"),
+        (
+            '\n{"id": 1}\n{"id": 2}',
+            "line 2 begins no JSON array; for one item a line give the format jsonl .--format jsonl.",
+        ),
         ('[{"id": 1},\n{"id": 2}', "begins on line 1 is never closed"),
         ('[{"id": 1}]\n\n[2]', "goes on after its array, on line 3"),
     ],
@@ -267,7 +271,11 @@ async def test_a_place_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     unreadable: list[tuple[Path | str, Format | None, str]] = [
         (tmp_path / "none.jsonl", None, "cannot be read: no such file"),
         (tmp_path, "jsonl", "is a folder"),
-        (tmp_path / "a.txt", None, "its suffix does not tell how its items are given"),
+        (
+            tmp_path / "a.txt",
+            None,
+            r"its suffix tells no format .+; give the format \(--format\), one of jsonl, csv, json",
+        ),
         ("a\0.jsonl", None, "no file has a name like this"),
     ]
     _write(tmp_path / "a.txt", "{}")
@@ -320,7 +328,7 @@ async def test_a_stream_without_a_format_is_looked_at() -> None:
             assert [item.id async for item in source] == ids
             assert source.where == "the stream of items"
     with pytest.raises(MisuseError, match="gives text"):
-        async with open_source(io.StringIO("{}")):  # type: ignore[arg-type]
+        async with open_source(io.StringIO("{}")):
             pass  # pragma: no cover
 
 

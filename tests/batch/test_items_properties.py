@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from furcate.batch import BadItem, Format, Item, open_source
-from furcate.batch import _formats as formats
+from furcate.batch import _array as arrays
 from furcate.primitives._errors import ItemsError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -49,10 +49,26 @@ async def test_lines_give_back_what_was_written(values: list[Any], ascii_only: b
 async def test_arrays_give_back_what_was_written(values: list[Any], indent: int | None, block: int) -> None:
     """Elements are cut in the right places, wherever a block of the file ends."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "_BLOCK", block)
+        patch.setattr(arrays, "BLOCK", block)
         items = await _read(json.dumps(values, indent=indent, ensure_ascii=False).encode(), "json")
     assert [item.value for item in items if isinstance(item, Item)] == values
     assert len(items) == len(values)
+
+
+@settings(max_examples=60)
+@given(values=ITEMS, space=st.sampled_from(["", " ", "\n  ", "\t"]), block=st.integers(1, 9))
+async def test_a_fault_in_an_array_is_told_by_its_place_in_the_file(values: list[Any], space: str, block: int) -> None:
+    """The column is that of the line, as whoever reads the whole array at once would tell it."""
+    before = "".join(json.dumps(value, ensure_ascii=False) + f"{space},{space}" for value in values)
+    text = f'{space}[{space}{before}{{"x" 1}}, 2{space}]'
+    with pytest.raises(json.JSONDecodeError) as told:
+        json.loads(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrays, "BLOCK", block)
+        items = await _read(text.encode(), "json")
+    [bad] = [item for item in items if isinstance(item, BadItem)]
+    assert bad.line == told.value.lineno
+    assert bad.problem == f"no JSON: expecting ':' delimiter at column {told.value.colno}"
 
 
 @settings(max_examples=60)

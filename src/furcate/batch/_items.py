@@ -16,7 +16,8 @@ from typing import BinaryIO, TypeAlias, get_args
 from anyio import to_thread
 from attrs import field, frozen
 
-from furcate.batch._formats import READERS, SUFFIXES, Format, Piece, check_head
+from furcate.batch._formats import READERS, SUFFIXES, Format, check_head
+from furcate.batch._pieces import Piece
 from furcate.batch._quick_look import count_if_distinct
 from furcate.batch._spool import Place, Readable, copy, name_of, opener_of_spool, read_once, reading
 from furcate.batch._values import copy_values
@@ -271,7 +272,8 @@ def _format_of(where: str) -> Format:
     suffix = Path(where).suffix.lower()
     if suffix not in SUFFIXES:
         known = ", ".join(SUFFIXES)
-        problem = f"its suffix does not tell how its items are given ({known} do); say so by the format"
+        formats = ", ".join(get_args(Format))
+        problem = f"its suffix tells no format ({known} do); give the format (--format), one of {formats}"
         raise ItemsError(problem, where=where)
     return SUFFIXES[suffix]
 
