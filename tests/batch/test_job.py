@@ -687,3 +687,37 @@ async def test_what_would_be_iterated_by_mistake_is_refused(tmp_path: Path, give
         with pytest.raises(TypeError, match="the items are"):
             async with open_job(target, given, engine=engine, journal=tmp_path / "j"):
                 pytest.fail("the job began")
+
+
+async def test_who_asks_nothing_has_used_nothing(tmp_path: Path) -> None:
+    """Its counts are 0, and so are those of a job in which nothing has ended: nobody has kept them back."""
+    zero = dict.fromkeys(("input_tokens", "cache_read_tokens", "cache_write_tokens"), 0)
+    zero |= {"output_tokens": 0, "reasoning_tokens": 0}
+
+    async def target(item: int, job: ItemJob) -> int:
+        await anyio.lowlevel.checkpoint()
+        if item == 1:
+            raise ValueError("no")
+        return item
+
+    engine = furcate.Engine(backends=[furcate.Backend("none")])
+    for limit in (0, None):
+        options = JobOptions(limit=limit)
+        async with engine, open_job(target, range(3), engine=engine, journal=tmp_path / "j", options=options) as job:
+            told = [outcome.usage async for outcome in job]
+            status = await job.journal.status()
+        assert told == ([] if limit == 0 else [furcate.Usage(**zero)] * 3)
+        assert {name: (total.known, total.unknown) for name, total in status.usage.items()} == dict.fromkeys(
+            zero, (0, 0)
+        )
+
+
+async def test_what_a_provider_did_not_report_is_unknown(tmp_path: Path) -> None:
+    """A call was made, so that its tokens are not 0."""
+    items = numbered(tmp_path / "items.jsonl", 1)
+    async with StubProvider(answer("ok", usage=None)) as stub, engine_for(stub) as engine:
+        async with open_job("say", items, engine=engine, journal=tmp_path / "job.db") as job:
+            await job.run()
+    async with read_journal(tmp_path / "job.db") as journal:
+        status = await journal.status()
+    assert (status.usage["output_tokens"].known, status.usage["output_tokens"].unknown) == (None, 1)

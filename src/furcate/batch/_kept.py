@@ -8,6 +8,8 @@ from furcate.observers._lines import line_of
 from furcate.primitives._observations import AttemptFinished, Observation, RunFinished, RunStarted
 from furcate.primitives._usage import Usage
 
+_NONE = Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=0, output_tokens=0, reasoning_tokens=0)
+
 
 class Keeper:
     """Collect what the journal keeps of one item; an observer of all its runs.
@@ -23,8 +25,8 @@ class Keeper:
 
     @property
     def usage(self) -> Usage:
-        """The tokens of all runs so far."""
-        return Usage.total(self._usages)
+        """The tokens of all runs so far; none, rather than unknown ones, where there was no run."""
+        return Usage.total(self._usages) if self._usages else _NONE
 
     def on_event(self, event: Observation, /) -> None:
         """Take one observation; starts and ends of runs and the ends of attempts, with their receipts, are kept."""

@@ -222,6 +222,7 @@ def _usage(ended: int, *totals: int | None) -> dict[str, FieldTotal]:
     for place, name in enumerate(USAGE_FIELDS):
         known, count, at_least = totals[3 * place : 3 * place + 3]
         count, at_least = count or 0, at_least or 0
+        known = known if ended else 0
         found[name] = FieldTotal(
             known=known, exact=count - at_least, at_least=at_least, unknown=ended - count, running=0
         )
