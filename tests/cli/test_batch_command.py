@@ -417,7 +417,9 @@ def test_failed_items_are_tried_again_when_that_is_asked(furcate: Command, confi
         again = furcate("batch", "say", "items.jsonl")
         assert (again.status, len(stub.requests), len(again.lines)) == (1, 3, 4)
         assert "4 failed before ('furcate batch retry items.journal' has them tried again)" in again.err
-        assert "no item failed with timeout" in furcate("batch", "retry", "items.journal", "--kind", "timeout").err
+        for command in ("retry", "failures"):
+            told = furcate("batch", command, "items.journal", "--kind", "timeout")
+            assert told.err.startswith("furcate: no item failed with timeout; there are: provider, RenderError\n")
         told = furcate("batch", "retry", "items.journal", "--kind", "provider")
         assert told.status == 0
         assert "3 failed items are to be tried again" in told.err

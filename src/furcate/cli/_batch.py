@@ -167,7 +167,7 @@ def start(words: tuple[str, ...], config: Path | None, loop: str, **given: Any) 
 def _words(words: tuple[str, ...], messages: tuple[str, ...]) -> tuple[str | None, str]:
     if messages:
         if len(words) != 1:
-            raise click.UsageError("With -m, give ITEMS alone.")
+            raise click.UsageError("With -m, give ITEMS and no TARGET.")
         return None, words[0]
     if len(words) != 2:
         raise click.UsageError("Give TARGET and ITEMS.")

@@ -69,7 +69,7 @@ def status(journal: Path, as_json: bool) -> int:
 )
 @click.option("--gone", is_flag=True, help="Also those that the items do not have any more.")
 def results(journal: Path, order: str, gone: bool) -> int:
-    """Write what came of the items of a JOURNAL to stdout, as JSON lines."""
+    """Write the results of a JOURNAL as JSON lines."""
     if stdout_is_closed():
         raise RequestError("stdout is closed, so that the results would be lost")
     chosen: Order = "ends" if order == "ends" else "items"
@@ -99,8 +99,10 @@ def failures(journal: Path, kinds: tuple[str, ...], as_json: bool) -> int:
                 else:
                     async for row in wanted:
                         click.echo(_failure(row))
-        if not as_json and not found.failed:
+        if not found.failed and not as_json:
             say("nothing has failed")
+        elif unknown := _unknown(kinds, found):
+            complain(unknown)
         return WELL
 
     return _told(work)
@@ -110,10 +112,10 @@ def failures(journal: Path, kinds: tuple[str, ...], as_json: bool) -> int:
 @_journal
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Only failures of this kind; may be repeated.")
 def retry(journal: Path, kinds: tuple[str, ...]) -> int:
-    """Let the failed items of a JOURNAL be tried again by the next start of the job.
+    """Let the next start try failed items again.
 
-    What they were answered before they failed is not asked again. Items that cannot be read stay failed until their
-    lines are mended.
+    The start itself is the command by which the job of the JOURNAL was begun. What the items were answered before they
+    failed is not asked again. Items that cannot be read stay failed until their lines are mended.
     """
 
     async def work() -> int:
@@ -123,15 +125,20 @@ def retry(journal: Path, kinds: tuple[str, ...]) -> int:
             before = await opened.status()
             count = await opened.retry(kinds or None)
             told = await _after_retry(opened, journal, count, pending=before.pending)
-        unknown = [kind for kind in kinds if kind not in dict(before.failures)]
-        if unknown:
-            known = ", ".join(kind for kind, _ in before.failures) or "none"
-            complain(f"no item failed with {', '.join(unknown)}; there are: {known}")
+        if unknown := _unknown(kinds, before):
+            complain(unknown)
         for line in told:
             say(line)
         return WELL if count or not kinds else FAILED
 
     return _told(work)
+
+
+def _unknown(kinds: tuple[str, ...], found: Status) -> str:
+    """Say which kinds of failure there are none of; empty where there are some of each."""
+    known = dict(found.failures)
+    unknown = ", ".join(kind for kind in kinds if kind not in known)
+    return f"no item failed with {unknown}; there are: {', '.join(known) or 'none'}" if unknown else ""
 
 
 async def _after_retry(opened: JournalReader, journal: Path, count: int, *, pending: int) -> list[str]:

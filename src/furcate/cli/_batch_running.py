@@ -202,10 +202,12 @@ class Running:
         with self._view.aside():
             if self._signals == 1:
                 self._job.drain()
-                complain(
-                    f"interrupted: no more items are begun, and the {running:,} running ones are finished; "
-                    "once more cancels them, a third time leaves at once"
-                )
+                rest = "none is running"
+                if running:
+                    one = running == 1
+                    ones, them = ("running one is", "it") if one else (f"{running:,} running ones are", "them")
+                    rest = f"the {ones} finished; once more cancels {them}, a third time leaves at once"
+                complain(f"interrupted: no more items are begun, and {rest}")
             else:
                 self._job.cancel()
                 complain(
