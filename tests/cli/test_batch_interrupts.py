@@ -282,6 +282,7 @@ def test_a_reader_that_goes_away_ends_the_job(configured: Command, spawn: Comman
         err = process.stderr.read()
         assert process.wait(timeout=30) == 1
         assert len(stub.requests) < 200
+    assert re.search(r"\d+ items left; the same command goes on\n", err)
     assert "results cannot be written to stdout any more (Broken pipe), so no more items were begun" in err
     assert "'furcate batch results items.journal'" in err
 

@@ -246,6 +246,8 @@ class Running:
                 f"{unmet:,} {'answer does not meet its' if unmet == 1 else 'answers do not meet their'} contract; see "
                 "validation and faults in the results"
             )
+        if progress.left:
+            say(f"{items_told(progress.left)} left{_because(progress, given)}; the same command goes on")
         if self._results.problem is not None:
             reason = self._results.problem.strerror or self._results.problem
             complain(
@@ -253,8 +255,6 @@ class Running:
                 f"the journal has them all: 'furcate batch results {journal}'"
             )
             return FAILED
-        if progress.left:
-            say(f"{items_told(progress.left)} left{_because(progress, given)}; the same command goes on")
         if self._signals and progress.left:
             return INTERRUPTED
         if progress.ended in ("cancelled", "failures"):
