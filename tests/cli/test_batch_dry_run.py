@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from furcate.batch import open_journal
 from furcate.testing import Answer, StubProvider, StubRequest, answer
 
 Command = Callable[..., Any]
@@ -142,3 +145,14 @@ def test_a_limit_counts_what_is_begun(furcate: Command, server: StubProvider) ->
     assert "2 items would ask nothing" in said.err
     assert "2 items would fail: 1 SystemExit · 1 malformed" in said.err
     assert [line["line"] for line in said.lines] == [2, 7]
+
+
+async def test_that_the_job_is_running_is_told(server: StubProvider, spawn: Command) -> None:
+    """A start would be refused; what it would find is told all the same."""
+    write(*numbered(1))
+    async with open_journal("items.journal"):
+        process = spawn("batch", "say", "items.jsonl", "--dry-run")
+        _, err = await anyio.to_thread.run_sync(process.communicate)
+    assert process.returncode == 0
+    assert re.match(r"furcate: items.journal: pid \d+ on .+ runs this job, so that a start would be refused now\n", err)
+    assert "dry run: 1 item would be sent; nothing was" in err

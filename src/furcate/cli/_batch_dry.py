@@ -36,6 +36,7 @@ from furcate.batch._feed import AHEAD
 from furcate.batch._rows import MALFORMED
 from furcate.batch._target import failure_of, function_of
 from furcate.cli._batch_found import about_job, items_told, refusal, tell_found
+from furcate.cli._batch_journal import holder_told
 from furcate.cli._batch_progress import kinds_told
 from furcate.cli._batch_running import Assignment
 from furcate.cli._told import leaves, say
@@ -188,7 +189,10 @@ async def _journal_for_now(assignment: Assignment, engine: Engine, source: Sourc
 async def _bring_items(path: str, journal: Journal) -> None:
     """Bring the items of a job's journal, without what came of them, into a new one; do nothing where there is none."""
     try:
-        async with read_journal(path):
+        async with read_journal(path) as job:
+            holder = await job.holder()
+            if holder is not None:
+                say(f"furcate: {path}: {holder_told(holder)} runs this job, so that a start would be refused now")
             await journal._database.run(partial(_copy_items, path=path))
     except JournalError as error:
         if not _can_be_made(error, path):

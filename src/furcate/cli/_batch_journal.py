@@ -204,11 +204,9 @@ def _moment(at: float | None) -> str | None:
 
 
 def _lines(found: Status, holder: Holder | None) -> list[str]:
+    state = "not running" if found.pending else "done"
     if holder is not None:
-        where = f"pid {holder.pid} on {holder.host}" if holder.pid is not None else "another process"
-        state = f"running ({where})"
-    else:
-        state = "not running" if found.pending else "done"
+        state = f"running ({holder_told(holder)})"
     lines = [
         f"target    {one_line(found.about.target) or 'none yet'}",
         f"items     {found.items:,} of {one_line(found.about.source) or 'no source yet'}",
@@ -229,6 +227,11 @@ def _lines(found: Status, holder: Holder | None) -> list[str]:
             f"times     begun {_moment(found.started_at)}, last end {_moment(found.ended_at)} ({took} between)"
         )
     return lines
+
+
+def holder_told(holder: Holder) -> str:
+    """Name the process that runs a job."""
+    return "another process" if holder.pid is None else f"pid {holder.pid} on {holder.host}"
 
 
 def _kinds(found: Status) -> str:
