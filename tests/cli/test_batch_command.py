@@ -506,14 +506,15 @@ def test_lines_that_cannot_be_read_are_to_be_mended(furcate: Command, stub: Stub
 
 
 def test_a_second_retry_says_what_the_first_one_did(furcate: Command, stub: StubProvider) -> None:
-    """The items wait for the next start, which is told again."""
-    write("items.jsonl", {"id": "bare"}, {"id": "bare too"})
-    furcate("batch", "say", "items.jsonl")
-    first = furcate("batch", "retry", "items.journal").err.splitlines()
-    second = furcate("batch", "retry", "items.journal").err.splitlines()
+    """The items wait for the next start, which is told again, such that a shell takes it."""
+    write("my items.jsonl", {"id": "bare"}, {"id": "bare too"})
+    furcate("batch", "say", "my items.jsonl")
+    first = furcate("batch", "retry", "my items.journal").err.splitlines()
+    second = furcate("batch", "retry", "my items.journal").err.splitlines()
     assert first[0] == "2 failed items are to be tried again"
     assert second[0] == "no failed item is there to be tried again; 2 items are waiting for the next start already"
     assert first[1] == second[1]
+    assert first[1].endswith(": furcate batch say 'my items.jsonl' --journal 'my items.journal'")
 
 
 @pytest.mark.parametrize("command", ["retry", "status", "results", "failures"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -158,11 +159,11 @@ async def _after_retry(opened: JournalReader, journal: Path, count: int, *, pend
     if found.pending:
         source = "-" if found.about.source == "standard input" else found.about.source
         target = found.about.target
+        rest = shlex.join([source, "--journal", str(journal)])
         told.append(
-            "start the job as before, with the options that it had: "
-            f"furcate batch {target} {source} --journal {journal}"
+            f"start the job as before, with the options that it had: furcate batch {target} {rest}"
             if not target.startswith("(")
-            else f"start the job as before, with its -m and the options that it had: {source} --journal {journal}"
+            else f"start the job as before, with its -m and the options that it had: {rest}"
         )
     return told
 
