@@ -181,7 +181,9 @@ async def _journal_for_now(assignment: Assignment, engine: Engine, source: Sourc
             try:
                 found = await journal.enroll(source, about=now, on_changed=given.options.on_changed)
             except JournalError as error:
-                raise (await refusal(error, given.journal, now) if error.reason == "changed" else error) from error
+                if error.reason != "changed":
+                    raise
+                raise await refusal(error, given.journal, now) from error
             tell_found(found, given.journal, source.where)
             yield journal
 
