@@ -3,8 +3,9 @@
     python benchmarks/cluster_overhead.py
     python benchmarks/cluster_overhead.py --items 2000 --loop trio --only in-process dask
 
-Needs the extras ``dask`` and ``ray``; clusters are started on this machine. Two jobs are measured, against a stub
-provider in a process of its own:
+Needs the extras ``dask`` and ``ray``, or that of what ``--only`` names; clusters are started on this machine. All of
+it takes five minutes on two processors that others use too; a single job that takes as long is given up. Two jobs are
+measured, against a stub provider in a process of its own:
 
 - small items, of one call each that is answered after 1 ms: what an item costs in processor time, here and in the
   processes of the cluster (its workers, and what else it starts), and in time on the clock;
@@ -70,6 +71,7 @@ class Plan:
         concurrency: how many are worked on at once.
         engines: where, in this order.
         loop: ``asyncio`` or ``trio``.
+        longest_s: how long one job may take before it is given up, in seconds.
     """
 
     items: int = 1000
@@ -79,6 +81,7 @@ class Plan:
     concurrency: int = 16
     engines: tuple[str, ...] = _ENGINES
     loop: str = "asyncio"
+    longest_s: float = 300.0
 
 
 @frozen(kw_only=True)
@@ -129,12 +132,14 @@ async def measure(engine: str, workers: int, plan: Plan, *, busy: bool, base_url
     """
     number = plan.before + (plan.busy_items if busy else plan.items)
     items = [{"id": f"i{n}", "busy_s": plan.busy_s if busy else 0.0} for n in range(number)]
-    placed = {} if engine == "in-process" else {"executor": {"dask": Dask, "ray": Ray}[engine](workers=workers)}
+    placed: dict[str, Any] = (
+        {} if engine == "in-process" else {"executor": {"dask": Dask, "ray": Ray}[engine](workers=workers)}
+    )
     began_s = time.monotonic()
     first_s = 0.0
     ended = 0
     start = (0.0, 0.0, 0.0)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, anyio.fail_after(plan.longest_s):
         options, journal = JobOptions(concurrency=plan.concurrency), Path(folder) / "job.journal"
         async with (
             _engine(base_url) as here,
@@ -235,8 +240,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         engines=tuple(given.only),
         loop=given.loop,
     )
-    releases = ", ".join(f"{name} {version(name)}" for name in ("distributed", "ray"))
-    print(f"Python {platform.python_version()}, {releases}, {os.cpu_count()} processors, {plan.loop}")  # noqa: T201
+    needed = {"dask": "distributed", "ray": "ray"}
+    used = [f"{needed[name]} {version(needed[name])}" for name in plan.engines if name in needed]
+    where = [f"Python {platform.python_version()}", *used, f"{os.cpu_count()} processors", plan.loop]
+    print(", ".join(where))  # noqa: T201
     with open_stub() as base_url:
         for table in (overhead, scaling):
             for line in table(plan, base_url):

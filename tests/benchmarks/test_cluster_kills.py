@@ -55,3 +55,12 @@ def test_what_does_not_hold_on_a_cluster_is_told(script: ModuleType, tmp_path: P
         "2 calls were made again; 0 were under way",
         "1 results, 2 not as they should be",
     ]
+
+
+@pytest.mark.timeout(60)
+def test_a_job_that_takes_too_long_is_given_up(script: ModuleType, tmp_path: Path) -> None:
+    """It is ended and told as a problem, however many kills were still to come."""
+    pytest.importorskip("distributed", reason="the extra dask is not installed")
+    plan = script.Plan(items=2, branches=1, kills=1, driver_kills=0, longest_s=0.5)
+    figures = script.trial(tmp_path / "job", plan)
+    assert figures.problems[:2] == ["the job was given up after 0.5 s", "the job ended before all kills"]
