@@ -170,6 +170,7 @@ def parcel_of(work: Work, *, most_bytes: int = 2**25) -> OpenParcel:
         target=work.target,
         observations=work.observations,
         events=work.events,
+        content=work.engine._listeners.afar().read_content,
         carrier=current_carrier(),
     )
     parcel = pack(setup, job=work.job, loop=_loop(), most_bytes=most_bytes, dumps=lambda _: b"")

@@ -14,6 +14,7 @@ import pytest
 import furcate
 from furcate.batch import JobOptions, open_job, open_journal, read_journal
 from furcate.primitives._errors import ExecutorError
+from furcate.primitives._observations import ContentReceived, ContentSent
 from furcate.testing import Answer, StubProvider, StubRequest, answer
 
 pytestmark = pytest.mark.anyio
@@ -117,6 +118,34 @@ async def test_what_is_observed_arrives_at_home(
         "AttemptFinished": 24,
         "RunFinished": 24,
     }
+
+
+class Reader:
+    """Hear what happens, and what is said."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+        self.on_event = self.heard.append
+        self.on_content = self.heard.append
+
+
+async def test_what_is_said_arrives_at_home_where_it_is_asked_for(
+    place: Callable[..., Any], engine_for: Callable[..., Any], numbered: Callable[[int], Path], tmp_path: Path
+) -> None:
+    """An observer that reads content is told what was sent and received, between an attempt's beginning and its end."""
+    reader = Reader()
+    deaf: list[furcate.Observation] = []
+    async with StubProvider(slowly) as stub, engine_for(stub, observers=[reader, deaf.append]) as engine:
+        async with open_job("say", numbered(1), engine=engine, journal=tmp_path / "j", executor=place("a")) as job:
+            await job.run()
+    kinds = ["RunStarted", "AttemptStarted", "ContentSent", "ContentReceived", "AttemptFinished", "RunFinished"]
+    assert [type(event).__name__ for event in reader.heard] == kinds
+    sent, received = reader.heard[2:4]
+    assert isinstance(sent, ContentSent)
+    assert isinstance(received, ContentReceived)
+    assert [message.text for message in sent.messages] == ["Say w0."]
+    assert received.message.text == "w0"
+    assert not any(isinstance(event, (ContentSent, ContentReceived)) for event in deaf)
 
 
 async def test_without_listeners_nothing_is_told_on_the_way(

@@ -24,6 +24,7 @@ from furcate.batch.cluster._unended import Unended
 from furcate.orchestrator._engine import Engine
 from furcate.orchestrator._telling import Listeners
 from furcate.primitives._errors import ExecutorError, FurcateError, TooLargeError, WorkerLostError
+from furcate.primitives._observations import ContentObservation
 
 _log = logging.getLogger("furcate")
 
@@ -290,6 +291,9 @@ class Crew:
         hearing, listeners = self._hearings[one.task]
         if isinstance(one.what, KeptCall):
             writing.start_soon(self._keep, hearing, one.what)
+            return
+        if isinstance(one.what, ContentObservation):
+            listeners.tell_content(one.what)
             return
         self._unended[one.task].take(one.what, anyio.current_time())
         listeners.tell(one.what)

@@ -138,6 +138,7 @@ async def _open(work: Work, client: Callable[[Parcel], Client], *, dumps: Dumps,
         target=work.target,
         observations=work.observations,
         events=work.events,
+        content=work.engine._listeners.afar().read_content,
         carrier=current_carrier(),
     )
     parcel = pack(setup, job=work.job, loop=_loop(), most_bytes=terms.most_bytes, dumps=dumps)

@@ -53,6 +53,7 @@ class Setup:
         target: what is done with each item.
         observations: whether observations come back with an item's end.
         events: whether they come back as they happen.
+        content: whether what is said comes back with them.
         carrier: the trace context of the job; items link to it.
     """
 
@@ -64,6 +65,7 @@ class Setup:
     target: Target
     observations: bool
     events: bool
+    content: bool = False
     carrier: Mapping[str, str] = field(factory=dict)
 
 

@@ -9,7 +9,7 @@ import pickle
 import threading  # noqa: TID251
 import time  # noqa: TID251
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
@@ -28,7 +28,7 @@ from furcate.observers._otel import OTelObserver
 from furcate.observers._otel_setup import observe_by
 from furcate.orchestrator._engine import Engine
 from furcate.primitives._errors import ExecutorError, FurcateError, TooLargeError, WorkerLostError
-from furcate.primitives._observations import Listener, Observation
+from furcate.primitives._observations import ContentObservation, Listener, Observation
 
 _log = logging.getLogger("furcate")
 
@@ -50,12 +50,12 @@ class Told:
     Attributes:
         sequence: rises from one to the next at one site.
         task: which try of which item.
-        what: an answered call, or an observation.
+        what: an answered call, or an observation, of content where that is asked for.
     """
 
     sequence: int
     task: int
-    what: KeptCall | Observation = field(repr=False)
+    what: KeptCall | Observation | ContentObservation = field(repr=False)
 
 
 @frozen
@@ -256,9 +256,9 @@ class Site:
         assert self._work is not None
         assert self._setup is not None
         # From here the way home is long; whoever answers does not wait for it.
-        hearing = Hearing(
-            keep=partial(self._keep, number), on_event=partial(self._tell, number) if self._setup.events else None
-        )
+        tell = partial(self._tell, number)
+        on_event = _Ear(tell, tell if self._setup.content else None) if self._setup.events else None
+        hearing = Hearing(keep=partial(self._keep, number), on_event=on_event)
         span = nullcontext() if self._telemetry is None else self._telemetry.item(task.item.id, self._setup.carrier)
         with span, self._counted(number):
             return await work_on(task, self._work, hearing)
@@ -277,7 +277,7 @@ class Site:
     async def _keep(self, number: int, call: KeptCall) -> None:
         self._tell(number, call)
 
-    def _tell(self, number: int, what: KeptCall | Observation) -> None:
+    def _tell(self, number: int, what: KeptCall | Observation | ContentObservation) -> None:
         with self._guard:
             self._sequence += 1
             self._told.append(Told(self._sequence, number, what))
@@ -326,6 +326,17 @@ class Site:
             tasks = tuple(self._tasks.values())
         for future in tasks:
             future.cancel()
+
+
+@frozen
+class _Ear:
+    """Hear of an item's runs; `on_content` makes it one of those that are told what is said."""
+
+    tell: Callable[[Observation], None]
+    on_content: Callable[[ContentObservation], None] | None
+
+    def __call__(self, event: Observation, /) -> None:
+        self.tell(event)
 
 
 def reply_of(site: Site, method: str, *args: object) -> Reply:
