@@ -100,13 +100,13 @@ def test_equality_and_hash_look_at_content_not_order() -> None:
 @pytest.mark.parametrize(
     ("value", "kind", "sentence"),
     [
-        ({"a": {"b": [1, object()]}}, TypeError, "$.a.b[1] is a object; only JSON-like data is taken here"),
-        ({"a": [{"b": {1, 2}}]}, TypeError, "$.a[0].b is a set; only JSON-like data is taken here"),
-        ({"a": b"bytes"}, TypeError, "$.a is a bytes; only JSON-like data is taken here"),
+        ({"a": {"b": [1, object()]}}, TypeError, "$.a.b[1] is of type object; only JSON-like data is taken here"),
+        ({"a": [{"b": {1, 2}}]}, TypeError, "$.a[0].b is of type set; only JSON-like data is taken here"),
+        ({"a": b"bytes"}, TypeError, "$.a is of type bytes; only JSON-like data is taken here"),
         ({"a": {1: "x"}}, TypeError, "$.a has the key 1; JSON object keys are strings"),
         ({"a": [math.nan]}, ValueError, "$.a[0] is nan; JSON numbers are finite"),
         ({"a": {"b": -math.inf}}, ValueError, "$.a.b is -inf; JSON numbers are finite"),
-        ([("a", 1)], TypeError, "$ is a list; a JSON object is taken here, such as a dict"),
+        ([("a", 1)], TypeError, "$ is of type list; a JSON object is taken here, such as a dict"),
     ],
 )
 def test_what_has_no_json_form_is_refused_by_its_place(value: Any, kind: type[Exception], sentence: str) -> None:

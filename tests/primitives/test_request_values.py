@@ -71,11 +71,15 @@ def test_messages_are_given_in_short_ways() -> None:
 @pytest.mark.parametrize(
     ("wrong", "kind", "sentence"),
     [
-        ({"prompt": 3}, TypeError, "prompt is a int; give a prompt's name or a furcate.Prompt"),
+        ({"prompt": 3}, TypeError, "prompt is of type int; give a prompt's name or a furcate.Prompt"),
         ({"messages": [{"role": "user"}]}, TypeError, "messages holds a dict; give furcate.Message values"),
-        ({"vars": {"a": [{"b": object()}]}}, TypeError, "vars: $.a[0].b is a object; only JSON-like data is taken"),
+        (
+            {"vars": {"a": [{"b": object()}]}},
+            TypeError,
+            "vars: $.a[0].b is of type object; only JSON-like data is taken",
+        ),
         ({"vars": {"a": float("nan")}}, ValueError, "vars: $.a is nan; JSON numbers are finite"),
-        ({"vars": ["a"]}, TypeError, "vars: $ is a list; a JSON object is taken here, such as a dict"),
+        ({"vars": ["a"]}, TypeError, "vars: $ is of type list; a JSON object is taken here, such as a dict"),
         ({"tools": [{"name": "find"}]}, TypeError, "tools holds a dict; give furcate.Tool values"),
         ({"tools": Tool("find")}, TypeError, "tools is a single furcate.Tool; give a list or tuple of them"),
         ({"observers": _Hears()}, TypeError, "observers and groups are given as a list or tuple, even a single one"),

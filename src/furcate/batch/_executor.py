@@ -45,11 +45,13 @@ class ItemTask:
         item: what is to be worked on.
         calls: its calls that were answered before, in their order; None where none are kept or given back.
         path: the journal, as messages name it.
+        suspect: workers were lost with it before, so that nothing else should be lost with it.
     """
 
     item: Item
     calls: tuple[KeptCall, ...] | None = None
     path: str = ""
+    suspect: bool = False
 
 
 @frozen(kw_only=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+
+# What is raised in which thread is asked, and no thread is started.
+import threading  # noqa: TID251
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from math import inf
@@ -55,22 +58,23 @@ class _Here:
 async def _is_ours(error: BaseException) -> bool:
     """Tell whether what came out of a target concerns more than its item: Ctrl-C, or that the item is cancelled.
 
-    A target may let out the cancellation of a task of its own, or try to leave the program; that is its failure.
+    A target may let out the cancellation of a task of its own, or try to leave the program; that is its failure. Ctrl-C
+    is raised in the main thread, and at the workers of a cluster, which work in another, it is the target's own doing.
     """
     if isinstance(error, anyio.get_cancelled_exc_class()):
         if anyio.current_effective_deadline() == -inf:
             return True
         await anyio.lowlevel.checkpoint()
         return False
-    return not isinstance(error, (Exception, SystemExit))
+    return threading.current_thread() is threading.main_thread() and not isinstance(error, (Exception, SystemExit))
 
 
 def _encoded(value: Json) -> bytes:
     try:
         return encode(value)
     except (TypeError, ValueError) as error:
-        # Whoever reads it knows neither of a "$" nor whose value it is.
-        raise type(error)(f"what the target returned cannot be kept as JSON: {error}") from error
+        # Whoever reads it does not know whose value it is.
+        raise type(error)(f"what the target returned cannot be kept as JSON ($ is the whole of it): {error}") from error
 
 
 async def work_on(task: ItemTask, work: Work, hearing: Hearing) -> ItemEnd:

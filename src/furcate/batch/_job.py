@@ -237,8 +237,10 @@ class Job:
         for tried in range(1, _TRIES + 1):
             calls = await journal.calls(item.id) if self._options.replay else None
             await journal.begin(item.id)
+            # The last try tells which of those that were lost together are to blame.
+            task = ItemTask(item=item, calls=calls, path=journal.path, suspect=tried == _TRIES)
             try:
-                return await self._workers.run(ItemTask(item=item, calls=calls, path=journal.path), hearing)
+                return await self._workers.run(task, hearing)
             except WorkerLostError as error:
                 if tried == _TRIES:
                     return ItemEnd(

@@ -29,7 +29,7 @@ def check_instance(name: str, value: object, wanted: type) -> None:
         TypeError: it is something else; the message says what it is and what would be right.
     """
     if not isinstance(value, wanted):
-        raise TypeError(f"{name} is a {type(value).__name__}; give a furcate.{wanted.__name__}")
+        raise TypeError(f"{name} is of type {type(value).__name__}; give a furcate.{wanted.__name__}")
 
 
 def whole(minimum: int) -> Callable[[object, object, int], None]:

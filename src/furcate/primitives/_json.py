@@ -101,12 +101,12 @@ def _freeze(value: Json, path: str, depth: int) -> Frozen:
         return made
     if isinstance(value, (list, tuple)):
         return tuple([_freeze(item, f"{path}[{n}]", depth + 1) for n, item in enumerate(value)])
-    raise TypeError(f"{path} is a {type(value).__name__}; only JSON-like data is taken here")
+    raise TypeError(f"{path} is of type {type(value).__name__}; only JSON-like data is taken here")
 
 
 def _freeze_object(items: Mapping[str, Json], path: str, depth: int) -> dict[str, Frozen]:
     if not isinstance(items, Mapping):
-        raise TypeError(f"{path} is a {type(items).__name__}; a JSON object is taken here, such as a dict")
+        raise TypeError(f"{path} is of type {type(items).__name__}; a JSON object is taken here, such as a dict")
     data: dict[str, Frozen] = {}
     for key, item in items.items():
         if not isinstance(key, str):

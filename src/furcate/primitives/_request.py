@@ -43,17 +43,19 @@ def _as_variables(value: Mapping[str, Json]) -> FrozenMap:
 
 def _check_profile(_instance: object, _attribute: object, value: str | None) -> None:
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"profile is a {type(value).__name__}; give a profile's name")
+        raise TypeError(f"profile is of type {type(value).__name__}; give a profile's name")
 
 
 def _check_contract(_instance: object, _attribute: object, value: Contract | None) -> None:
     if value is not None and not isinstance(value, Contract):
-        raise TypeError(f"contract is a {type(value).__name__}; give a furcate.Contract, as furcate.Contract(schema)")
+        raise TypeError(
+            f"contract is of type {type(value).__name__}; give a furcate.Contract, as furcate.Contract(schema)"
+        )
 
 
 def _check_prompt(_instance: object, _attribute: object, value: str | Prompt | None) -> None:
     if value is not None and not isinstance(value, (str, Prompt)):
-        raise TypeError(f"prompt is a {type(value).__name__}; give a prompt's name or a furcate.Prompt")
+        raise TypeError(f"prompt is of type {type(value).__name__}; give a prompt's name or a furcate.Prompt")
 
 
 @frozen

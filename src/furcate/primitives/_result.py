@@ -166,5 +166,5 @@ class Result:
         """
         value = self.value
         if not isinstance(value, wanted):
-            raise TypeError(f"the value is a {type(value).__name__}, not a {wanted.__name__}; see Contract.of")
+            raise TypeError(f"the value is of type {type(value).__name__}, not a {wanted.__name__}; see Contract.of")
         return value

@@ -258,20 +258,21 @@ async def test_a_result_that_is_too_large_is_not_tried_again(
     assert await states(tmp_path / "j") == {"i0": ("finished", 1), "i1": ("failed", 1), "i2": ("finished", 1)}
 
 
+@pytest.mark.parametrize("leaving", [SystemExit, KeyboardInterrupt])
 async def test_leaving_the_program_is_the_items_failure(
-    place: Callable[..., Any], engine_for: Callable[..., Any], numbered: Any, tmp_path: Path
+    place: Callable[..., Any], engine_for: Callable[..., Any], numbered: Any, tmp_path: Path, leaving: type
 ) -> None:
-    """A target that calls sys.exit does not take the other items of its member along."""
+    """A target that calls sys.exit, or acts as if interrupted, does not take the other items of its member along."""
 
     async def target(item: Any, _: Any) -> str:
         if item["word"] == "w1":
-            raise SystemExit(3)
+            raise leaving
         return "well"
 
     async with StubProvider(answer("")) as stub, engine_for(stub) as engine:
         async with open_job(target, numbered(3), engine=engine, journal=tmp_path / "j", executor=place("a")) as job:
             told = {outcome.id: outcome.error and outcome.error.kind async for outcome in job}
-    assert told == {"i0": None, "i1": "SystemExit", "i2": None}
+    assert told == {"i0": None, "i1": leaving.__name__, "i2": None}
 
 
 async def test_a_damaged_answer_in_the_journal_is_told_as_here(

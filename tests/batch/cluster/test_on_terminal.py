@@ -30,6 +30,7 @@ import furcate
 async def ask(item, job):
     if item["word"] == "bad":
         raise ValueError("no good")
+    print("said by the target", flush=True)
     Path(__file__).with_name(f"pid-{os.getpid()}").touch()
     return (await job.engine.run(furcate.Request(profile="p", messages=item["word"]))).text
 """
@@ -65,7 +66,8 @@ def test_a_lost_worker_and_sigterm_are_told_in_sentences(tmp_path: Path, engine:
         command = [sys.executable, "-m", "furcate", "batch", "target_on_terminal:ask", "items.jsonl"]
         command += ["--on", engine, "--workers", "2", "--concurrency", "4", "--results", "out.jsonl"]
         environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", str(SOURCES))}
-        with said.open("wb") as stderr, subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=stderr) as job:
+        outputs = {"stdout": subprocess.PIPE, "stderr": said.open("wb")}
+        with outputs["stderr"], subprocess.Popen(command, cwd=tmp_path, env=environment, **outputs) as job:
             try:
                 until(lambda: stub.requests_read >= 4)
                 worker = int(next(tmp_path.glob("pid-*")).name.removeprefix("pid-"))
@@ -75,6 +77,8 @@ def test_a_lost_worker_and_sigterm_are_told_in_sentences(tmp_path: Path, engine:
                 until(lambda: "no more items are begun, and the 4 running ones are finished" in said.read_text())
                 held = False
                 assert job.wait() == 130
+                assert job.stdout is not None
+                assert job.stdout.read() == b"", "where results go, a target's words are not seen"
             finally:
                 job.kill()
     lines = said.read_text().splitlines()

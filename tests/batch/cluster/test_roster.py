@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import AsyncExitStack
 
 import anyio
 import pytest
@@ -139,3 +140,54 @@ async def test_those_who_wait_are_told_that_the_job_cannot_go_on(roster: Roster,
         assert items.placed == {"a": 1}
         roster.fail(ExecutorError("there is no worker"))
     assert items.refused == 1
+
+
+async def test_a_suspect_has_a_worker_to_itself(roster: Roster, pair: tuple[Member, Member]) -> None:
+    """It waits until one is empty, nothing is put beside it, and all others go on elsewhere."""
+    first, second = pair
+    roster.begin(first)
+    roster.begin(second)
+    leave, here = anyio.Event(), anyio.Event()
+    suspect: list[Member] = []
+
+    async def stay_alone() -> None:
+        async with roster.place(alone=True) as member:
+            suspect.append(member)
+            here.set()
+            await leave.wait()
+
+    async with roster.place(alone=False) as busy, anyio.create_task_group() as tasks:
+        other = second if busy is first else first
+        beside = AsyncExitStack()
+        assert await beside.enter_async_context(roster.place(alone=False)) is other
+        async with roster.place(alone=False) as more:
+            assert more is busy
+            tasks.start_soon(stay_alone)
+            await anyio.wait_all_tasks_blocked()
+            assert not suspect
+            await beside.aclose()
+            await here.wait()
+        assert suspect == [other]
+        async with roster.place(alone=False) as third, roster.place(alone=False) as fourth:
+            assert third is fourth is busy
+        leave.set()
+    async with roster.place(alone=False), roster.place(alone=False):
+        assert roster.ready == {"a": 1, "b": 1}
+
+
+async def test_a_suspect_that_is_cancelled_keeps_no_worker(roster: Roster, pair: tuple[Member, Member]) -> None:
+    """Neither while it waits for one to be empty, nor while it waits for another suspect."""
+    roster.begin(pair[0])
+    roster.begin(pair[1])
+
+    async def stay_alone() -> None:
+        async with roster.place(alone=True):
+            await anyio.sleep_forever()
+
+    async with roster.place(alone=False), roster.place(alone=False), anyio.create_task_group() as tasks:
+        tasks.start_soon(stay_alone)
+        tasks.start_soon(stay_alone)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    async with roster.place(alone=False), roster.place(alone=False):
+        assert roster.ready == {"a": 1, "b": 1}

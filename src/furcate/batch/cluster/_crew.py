@@ -127,12 +127,14 @@ class Crew:
             return _too_large(
                 TooLargeError("the item, with the answers that it has already,", len(packed), self._terms.most_bytes)
             )
-        member = await self._roster.choose()
+        async with self._roster.place(alone=task.suspect) as member:
+            return await self._run_at(member, packed, hearing)
+
+    async def _run_at(self, member: Member, packed: bytes, hearing: Hearing) -> ItemEnd:
         number = next(self._numbers)
         listeners = self._listeners.with_ranks((), () if hearing.on_event is None else (hearing.on_event,))
         self._hearings[number] = hearing, listeners
         self._unended[number] = Unended()
-        member.items += 1
         try:
             brought = await self._work(member, number, packed)
             # What was told before the end has to be in the journal before the end is.
@@ -147,8 +149,6 @@ class Crew:
             for event in self._unended.pop(number).ends(anyio.current_time()):
                 listeners.tell(event)
             del self._hearings[number]
-            member.items -= 1
-            self._roster.rouse()
 
     async def _work(self, member: Member, number: int, packed: bytes) -> Brought:
         """Wait for an item's end, or for the worker's."""

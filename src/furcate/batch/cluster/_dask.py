@@ -147,6 +147,8 @@ class SitePlugin(WorkerPlugin):  # type: ignore[misc]
                 be_silent()
             if hasattr(os, "setpgid"):
                 os.setpgid(0, 0)
+            # What a target prints would stand among the results, which are the driver's own stdout.
+            os.dup2(2, 1)
         self.site = Site(self.parcel)
 
     async def teardown(self, worker: object) -> None:

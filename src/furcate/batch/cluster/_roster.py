@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from math import inf
 from typing import Literal
 
@@ -23,6 +25,7 @@ class Member:
         name: its own, which no other ever has.
         state: ``coming`` until it has opened its site, ``unfit`` where it cannot do the job.
         items: how many it has, those that are kept for it included.
+        alone: it is kept for one item that is to have nothing beside it.
         seen: number of the last thing that it told and that has been kept.
         dead: it is known to have ended.
         gone: nothing more comes of it.
@@ -35,6 +38,7 @@ class Member:
     name: str
     state: Literal["coming", "ready", "unfit", "gone"] = "coming"
     items: int = 0
+    alone: bool = False
     seen: int = 0
     dead: anyio.Event = field(factory=anyio.Event)
     gone: anyio.Event = field(factory=anyio.Event)
@@ -61,6 +65,7 @@ class Roster:
         self._per_worker = per_worker
         self._members: dict[str, Member] = {}
         self._room = anyio.Event()
+        self._alone = anyio.Lock()
         self._soon_until_s = -inf
         self._problem: FurcateError | None = None
 
@@ -118,6 +123,43 @@ class Roster:
         self._room.set()
         self._room = anyio.Event()
 
+    @asynccontextmanager
+    async def place(self, *, alone: bool) -> AsyncIterator[Member]:
+        """Give a worker to an item, which has its place there as long as the block lasts.
+
+        Arguments:
+            alone: whether the item is to have nothing beside it. Only one at a time has a worker to itself, so that
+                the others go on.
+
+        Raises:
+            FurcateError: the job cannot go on.
+        """
+        async with self._alone if alone else nullcontext():
+            member = await (self._choose_empty() if alone else self.choose())
+            member.items += 1
+            try:
+                yield member
+            finally:
+                member.items -= 1
+                if alone:
+                    member.alone = False
+                self.rouse()
+
+    async def _choose_empty(self) -> Member:
+        """Keep the worker with the fewest items for one alone, and give it once it has none."""
+        while True:
+            member = await self.choose()
+            member.alone = True
+            try:
+                while member.items and member.state == "ready":
+                    await self._room.wait()
+            except BaseException:
+                member.alone = False
+                self.rouse()
+                raise
+            if member.state == "ready":
+                return member
+
     async def choose(self) -> Member:
         """Give the worker with the fewest items; wait where all have as many as they may, or there is none.
 
@@ -131,7 +173,11 @@ class Roster:
                 raise self._problem
             now_s = anyio.current_time()
             states = ("ready", "coming") if now_s < self._soon_until_s else ("ready",)
-            free = [one for one in self._members.values() if one.state in states and one.items < self._per_worker]
+            free = [
+                one
+                for one in self._members.values()
+                if one.state in states and one.items < self._per_worker and not one.alone
+            ]
             if not free:
                 await self._room.wait()
                 continue
