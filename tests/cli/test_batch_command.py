@@ -528,10 +528,10 @@ def test_a_file_without_a_journal_is_left_as_it_is(furcate: Command, command: st
 
 
 def test_a_status_claims_no_more_than_is_known(furcate: Command, stub: StubProvider) -> None:
-    """Of items that asked nothing no tokens were reported, and what was quick took less than a second."""
+    """Items that asked nothing have no tokens, which is known, and what was quick took less than a second."""
     Path("work.py").write_text(FUNCTIONS)
     write("items.jsonl", *numbered(1))
     furcate("batch", "work:nothing", "items.jsonl")
     told = dict(line.split(None, 1) for line in furcate("batch", "status", "items.journal").out.splitlines())
-    assert told["tokens"] == "none reported"
+    assert told["tokens"] == "input 0, cache read 0, cache write 0, output 0, reasoning 0"
     assert told["times"].endswith("(less than 1 s between)")

@@ -134,8 +134,6 @@ def start(words: tuple[str, ...], config: Path | None, loop: str, **given: Any) 
     messages: tuple[str, ...] = given.pop("messages")
     target, items = _words(words, messages)
     keeping = Keeping(**{name: given.pop(name) for name in ("receipts", "record", "record_content")})
-    if given["where"] is not None and keeping.record_content:
-        raise RequestError("--record-content records what is said in this process; with --on, nothing is said here")
     executor = executor_for(given.pop("where"), given.pop("workers"))
     setup = choose(config)
     aim = Aim(name=target, messages=messages, system=given.pop("system"), profile=given.pop("profile"))

@@ -58,9 +58,16 @@ class Place:
         terms: how the crew works.
     """
 
-    def __init__(self, *names: str, most_bytes: int = 2**25, patience_s: float = 30.0, per_worker: int = 1000):
+    def __init__(
+        self,
+        *names: str,
+        most_bytes: int = 2**25,
+        patience_s: float = 30.0,
+        per_worker: int = 1000,
+        on_notice: Callable[[str], object] = _crew._log.warning,
+    ):
         self.names = list(names)
-        self.terms = Terms(most_bytes=most_bytes, patience_s=patience_s, per_worker=per_worker)
+        self.terms = Terms(most_bytes=most_bytes, patience_s=patience_s, per_worker=per_worker, on_notice=on_notice)
         self.unfit: dict[str, str] = {}
         self.begun: list[str] = []
         self.packed: list[bytes] = []

@@ -13,6 +13,7 @@ import pytest
 
 import furcate
 from furcate.batch import JobOptions, open_job, open_journal, read_journal
+from furcate.batch.cluster import _crew
 from furcate.primitives._errors import ExecutorError
 from furcate.primitives._observations import ContentReceived, ContentSent
 from furcate.testing import Answer, StubProvider, StubRequest, answer
@@ -214,15 +215,21 @@ async def test_a_member_that_comes_late_is_used(
 
 
 async def test_without_any_member_the_job_ends_with_a_word(
-    place: Callable[..., Any], engine_for: Callable[..., Any], numbered: Callable[[int], Path], tmp_path: Path
+    place: Callable[..., Any],
+    engine_for: Callable[..., Any],
+    numbered: Callable[[int], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After the patience it says that there has been no worker; the items stay to be done."""
+    """It is told soon that none is there, and after the patience the job ends by that; the items stay to be done."""
+    monkeypatch.setattr(_crew, "_NOBODY_S", 0.0)
+    said: list[str] = []
     async with StubProvider(slowly) as stub, engine_for(stub) as engine:
-        with pytest.raises(ExecutorError, match="there has been no worker for 0 s; start one"):
-            async with open_job(
-                "say", numbered(3), engine=engine, journal=tmp_path / "j", executor=place(patience_s=0.1)
-            ) as job:
+        with pytest.raises(ExecutorError, match="there has been no worker for 1 s; start one"):
+            nobody = place(patience_s=0.6, on_notice=said.append)
+            async with open_job("say", numbered(3), engine=engine, journal=tmp_path / "j", executor=nobody) as job:
                 await job.run()
+    assert said == ["there is no worker; one is waited for, 1 s at the most"]
     assert await states(tmp_path / "j") == {"pending": 3}
 
 
@@ -233,7 +240,7 @@ async def test_a_member_that_does_not_fit_is_refused_at_the_start(
     there = place("odd")
     there.unfit["odd"] = "the driver has furcate 2, this worker 1; install the same on both"
     async with StubProvider(slowly) as stub, engine_for(stub) as engine:
-        with pytest.raises(ExecutorError, match="install the same on both"):
+        with pytest.raises(ExecutorError, match=r"worker odd cannot do the job: .*install the same on both"):
             async with open_job("say", numbered(3), engine=engine, journal=tmp_path / "j", executor=there) as job:
                 await job.run()
         assert not stub.requests

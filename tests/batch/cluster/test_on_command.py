@@ -64,7 +64,6 @@ def test_a_missing_extra_says_what_to_install(command: Command, tmp_path: Path, 
         (("--on", "dask://nowhere"), "--on dask://nowhere names no cluster; give dask"),
         (("--workers", "2"), "--workers goes with --on"),
         (("--on", "dask://127.0.0.1:1", "--workers", "2"), "--workers is for a cluster that is started here"),
-        (("--on", "dask", "--record", "r.jsonl", "--record-content"), "with --on, nothing is said here"),
     ],
 )
 def test_what_makes_no_sense_is_refused(command: Command, given: tuple[str, ...], right: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 import anyio
@@ -34,7 +34,9 @@ class Bridge:
         try:
             await done.wait()
         except BaseException:
-            future.cancel()
+            # In the loop's own thread: from here it might be cancelled in the moment in which it ends.
+            with suppress(RuntimeError):
+                self._portal.start_task_soon(future.cancel)
             raise
         return future.result()
 

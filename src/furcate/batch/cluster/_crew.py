@@ -29,6 +29,8 @@ from furcate.primitives._observations import ContentObservation
 _log = logging.getLogger("furcate")
 
 _LOOK_S = 0.25
+_NOBODY_S = 5.0
+"""After how long without a worker that is told, in seconds."""
 _CERTAIN_S = 1.0
 _POLL_S = 2.0
 _STOP_S = 5.0
@@ -192,7 +194,7 @@ class Crew:
         Arguments:
             tasks: where each worker is served.
         """
-        alone_since_s = anyio.current_time()
+        alone_since_s, said = anyio.current_time(), False
         while True:
             try:
                 names = await self._cluster.members()
@@ -209,7 +211,10 @@ class Crew:
                 tasks.start_soon(self._serve, self._roster.come(name))
             now_s = anyio.current_time()
             if self._roster.ready:
-                alone_since_s = now_s
+                alone_since_s, said = now_s, False
+            elif not said and now_s - alone_since_s > _NOBODY_S:
+                said = True
+                self._notice(f"there is no worker; one is waited for, {self._terms.patience_s:.0f} s at the most")
             elif now_s - alone_since_s > self._terms.patience_s:
                 waited = f"{self._terms.patience_s:.0f} s"
                 self._roster.fail(
@@ -236,7 +241,7 @@ class Crew:
                 # One that comes later and does not fit is not worth losing the others for.
                 self._notice(f"worker {member.name} is not used: {error}")
             else:
-                self._roster.fail(error)
+                self._roster.fail(ExecutorError(f"worker {member.name} cannot do the job: {error}"))
             self._roster.refuse(member)
             return
         self._capacity.join(member.name)

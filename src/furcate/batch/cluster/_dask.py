@@ -76,9 +76,10 @@ class DaskClient:
     async def close(self) -> None:
         """Stop what still runs at the workers, and let go of the cluster."""
         if self._client is not None:
-            # Whoever is gone has nothing to be stopped.
-            with suppress(OSError):
-                await self._client.unregister_worker_plugin(self._name)
+            # Whoever is gone has nothing to be stopped, and who is stuck in an item cannot be.
+            stopping = self._asking.ask(self._client.unregister_worker_plugin(self._name))
+            with suppress(OSError, TimeoutError):
+                await asyncio.wait_for(stopping, LAST_WORDS_S)
             await self._asking.settle(LAST_WORDS_S)
             await self._client.close()
         if self._cluster is not None:

@@ -12,7 +12,7 @@ _EXPECTED = {
         r"broadcast to \S+ failed|Couldn't gather keys|Removing worker \S+ caused the cluster to lose already computed"
     ),
     "distributed.client": re.compile(r"Couldn't gather \d+ keys, rescheduling"),
-    "distributed.nanny": re.compile(r"Restarting worker "),
+    "distributed.nanny": re.compile(r"Restarting worker |Worker process still alive after"),
     "distributed.worker.state_machine": re.compile(r"Async instruction for .* ended with CancelledError"),
 }
 
