@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
@@ -89,3 +90,19 @@ async def test_a_reader_that_went_away_is_told() -> None:
             await write_rows(_stream([row]), writing)
     finally:
         os.close(writing)
+
+
+async def test_a_disk_that_takes_half_a_line_is_left_with_whole_ones(tmp_path: Path) -> None:
+    """What `furcate batch results` writes to a full disk ends with a line, and the disk's own word comes out."""
+    rows = [JournalRow(id=f"i{n}", line=n, position=n, state="finished", result=b'"done"') for n in range(1, 9)]
+    lines = [line_of(row) for row in rows]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    path = tmp_path / "out.jsonl"
+    with path.open("wb", buffering=0) as out:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(lines[0]) * 5 // 2, before[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                await write_rows(_stream(rows), out.fileno())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_bytes() == b"".join(lines[:2])

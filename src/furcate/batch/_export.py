@@ -69,11 +69,30 @@ async def write_rows(rows: AsyncIterable[JournalRow], to: int) -> int:
 
 
 async def write_whole(data: bytes, to: int) -> None:
-    """Write all of some lines at once, in a worker thread."""
+    """Write all of some lines at once, in a worker thread; a file that takes half of one ends before it."""
     await to_thread.run_sync(_write, data, to, abandon_on_cancel=True)
 
 
 def _write(data: bytes, to: int) -> None:
+    size = os.fstat(to).st_size
     rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(to, rest) :]
+    try:
+        while rest:
+            rest = rest[os.write(to, rest) :]
+    except OSError:
+        _take_off_half_a_line(to, data, size)
+        raise
+
+
+def _take_off_half_a_line(to: int, data: bytes, size: int) -> None:
+    """Let a file that took only some of the data end with a whole line of it.
+
+    Arguments:
+        to: the file, a pipe, or a device; only a file has grown.
+        data: lines that were to be written at its end.
+        size: how large it was before, in bytes.
+    """
+    taken = os.fstat(to).st_size - size
+    # Where it has grown by more, somebody else writes to it as well, and where it ends is not ours to say.
+    if 0 < taken < len(data):
+        os.ftruncate(to, size + data.rfind(b"\n", 0, taken) + 1)

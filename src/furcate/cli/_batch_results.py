@@ -107,13 +107,11 @@ class Results:
             while self._waiting and self.problem is None:
                 data = bytes(self._waiting)
                 self._waiting.clear()
-                size = os.fstat(self._to).st_size
                 try:
                     with self._aside():
                         await write_whole(data, self._to)
                 except OSError as error:
                     self.problem = error
-                    _take_off_half_a_line(self._to, data, size)
 
     def _start_afresh(self) -> None:
         if self._fresh and self._waiting:
@@ -122,20 +120,6 @@ class Results:
                 os.ftruncate(self._to, 0)
             except OSError:
                 return  # a pipe, or a device
-
-
-def _take_off_half_a_line(to: int, data: bytes, size: int) -> None:
-    """Let a file that took only some of the data end with a whole line of it.
-
-    Arguments:
-        to: the file, a pipe, or a device; only a file has grown.
-        data: lines that were to be written at its end.
-        size: how large it was before, in bytes.
-    """
-    taken = os.fstat(to).st_size - size
-    # Where it has grown by more, somebody else writes to it as well, and where it ends is not ours to say.
-    if 0 < taken < len(data):
-        os.ftruncate(to, size + data.rfind(b"\n", 0, taken) + 1)
 
 
 def check_writable(path: Path) -> None:

@@ -29,6 +29,9 @@ dumps = cloudpickle.dumps
 
 _CONTROL_CALLS = 4
 
+_START_S = 30.0
+"""How long whoever leaves waits for a cluster that is just starting, to stop it, in seconds."""
+
 
 class RayClient:
     """Reach the actors that work on a job; all methods run on one asyncio loop.
@@ -46,7 +49,7 @@ class RayClient:
         self._parcel = parcel
         self._per_worker = per_worker
         self._asking = Asking()
-        self._started = False
+        self._starting: asyncio.Future[None] | None = None
         self._wanted = 0
         self._actors: dict[str, Any] = {}
 
@@ -58,8 +61,8 @@ class RayClient:
         """
         try:
             if not ray.is_initialized():
-                await asyncio.to_thread(self._start)
-                self._started = True
+                self._starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+                await asyncio.shield(self._starting)
             cores = int((await asyncio.to_thread(ray.cluster_resources)).get("CPU", 1))
         except (OSError, RuntimeError, ValueError, RayError) as error:
             where = "on this machine" if self._address is None else f"at {self._address}"
@@ -82,7 +85,10 @@ class RayClient:
         for actor in self._actors.values():
             ray.kill(actor)
         self._actors.clear()
-        if self._started:
+        if self._starting is not None:
+            # Whoever is interrupted while a cluster starts would leave its processes behind.
+            with suppress(Exception):
+                await asyncio.wait_for(asyncio.shield(self._starting), _START_S)
             await asyncio.to_thread(ray.shutdown)
 
     async def members(self) -> frozenset[str]:
