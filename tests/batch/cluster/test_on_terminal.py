@@ -86,3 +86,46 @@ def test_a_lost_worker_and_sigterm_are_told_in_sentences(tmp_path: Path, engine:
     assert sum("its items are given to others" in line for line in lines) == 1
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(row["status"] for row in rows) == ["failed", *["finished"] * 4]
+
+
+STUCK = """
+import threading
+from pathlib import Path
+
+async def wait_for_ever(item, job):
+    Path("stuck").touch()
+    threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize(("engine", "module"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_function_that_blocks_its_worker_does_not_keep_the_command(tmp_path: Path, engine: str, module: str) -> None:
+    """Nothing can cancel it; after the second signal its worker is ended with the cluster that was started here."""
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"needs the extra {engine}: {module} is not installed")
+    (tmp_path / "stuck_on_terminal.py").write_text(STUCK.replace('Path("stuck")', f"Path({str(tmp_path / 'stuck')!r})"))
+    (tmp_path / "items.jsonl").write_text('{"id": "one"}\n')
+    (tmp_path / "furcate.toml").write_text('[backends.b]\nbase_url = "http://127.0.0.1:9/v1"\n')
+    command = [sys.executable, "-m", "furcate", "batch", "stuck_on_terminal:wait_for_ever", "items.jsonl"]
+    environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", str(SOURCES))}
+    said = tmp_path / "stderr.txt"
+    with (
+        said.open("wb") as stderr,
+        subprocess.Popen(
+            [*command, "--on", engine, "--workers", "1"], cwd=tmp_path, env=environment, stderr=stderr
+        ) as job,
+    ):
+        try:
+            until((tmp_path / "stuck").exists)
+            job.send_signal(signal.SIGINT)
+            until(lambda: "once more cancels" in said.read_text())
+            job.send_signal(signal.SIGINT)
+            assert job.wait() == 130
+        finally:
+            job.kill()
+    lines = said.read_text().splitlines()
+    assert (
+        "furcate: interrupted again: 1 item cancelled, to be done again at the next start; once more leaves at once"
+        in lines
+    )
+    assert [line for line in lines if NOISE.search(line)] == []

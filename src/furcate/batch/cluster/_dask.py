@@ -155,7 +155,9 @@ class SitePlugin(WorkerPlugin):  # type: ignore[misc]
     async def teardown(self, worker: object) -> None:
         """Stop what still runs."""
         if self.site is not None:
-            await asyncio.to_thread(self.site.close)
+            # A worker that ends while one of its items is stuck waits no longer; Dask would log that as an error.
+            with suppress(asyncio.CancelledError):
+                await asyncio.to_thread(self.site.close)
 
 
 async def _ask(name: str, method: str, *args: object, dask_worker: Any = None) -> Reply:

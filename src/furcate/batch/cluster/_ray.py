@@ -78,9 +78,7 @@ class RayClient:
 
     async def close(self) -> None:
         """Stop what still runs at the actors, and let go of the cluster."""
-        for name in tuple(self._actors):
-            with suppress(ExecutorError):
-                await self.ask(name, "close")
+        await asyncio.gather(*map(self._part, tuple(self._actors)))
         await self._asking.settle(LAST_WORDS_S)
         for actor in self._actors.values():
             ray.kill(actor)
@@ -96,6 +94,11 @@ class RayClient:
         while len(self._actors) < self._wanted:
             self._actors[f"actor-{uuid4().hex[:8]}"] = self._make()
         return frozenset(self._actors)
+
+    async def _part(self, member: str) -> None:
+        # Who is stuck in an item cannot be stopped, and is killed.
+        with suppress(ExecutorError, TimeoutError):
+            await asyncio.wait_for(self.ask(member, "close"), LAST_WORDS_S)
 
     def _make(self) -> Any:
         remote = ray.remote(num_cpus=1, max_restarts=0, max_concurrency=self._per_worker + _CONTROL_CALLS)(SiteActor)
