@@ -87,19 +87,19 @@ async def test_what_is_no_request_or_exchange_is_told_so(engine_for, ask, wrong)
 
     async with StubProvider(answer("ok")) as stub, engine_for(stub) as engine:
         exchange = (await engine.run(ask(capture=True))).exchange
-        with pytest.raises(TypeError, match=r"request is a .*; give a furcate\.Request"):
+        with pytest.raises(TypeError, match=r"request is of type .*; give a furcate\.Request"):
             await engine.run(wrong)
-        with pytest.raises(TypeError, match=r"request is a .*; give a furcate\.Request"):
+        with pytest.raises(TypeError, match=r"request is of type .*; give a furcate\.Request"):
             engine.prepare(wrong)
-        with pytest.raises(TypeError, match=r"exchange is a .*; give a furcate\.Exchange"):
+        with pytest.raises(TypeError, match=r"exchange is of type .*; give a furcate\.Exchange"):
             await engine.continue_from(wrong, ask())
-        with pytest.raises(TypeError, match=r"exchange is a .*; give a furcate\.Exchange"):
+        with pytest.raises(TypeError, match=r"exchange is of type .*; give a furcate\.Exchange"):
             furcate.Coordinator(engine, wrong, never, additional_turns=1)
-        with pytest.raises(TypeError, match=r"engine is a .*; give a furcate\.Engine"):
+        with pytest.raises(TypeError, match=r"engine is of type .*; give a furcate\.Engine"):
             furcate.Coordinator(wrong, exchange, never, additional_turns=1)
-        with pytest.raises(TypeError, match=r"exchange is a .*; give a furcate\.Exchange"):
+        with pytest.raises(TypeError, match=r"exchange is of type .*; give a furcate\.Exchange"):
             furcate.open_branches(engine, wrong)
-        with pytest.raises(TypeError, match=r"Continue's request is a .*; give a furcate\.Request"):
+        with pytest.raises(TypeError, match=r"Continue's request is of type .*; give a furcate\.Request"):
             furcate.Continue(wrong)
         assert (await engine.run(ask())).text == "ok"
         assert len(stub.requests) == 2

@@ -361,7 +361,7 @@ def test_what_an_embedded_backend_does_not_take(tmp_path: Path, line: str, wante
         ("temperature = nan", "temperature: nan is out of bounds; give 0 or more"),
         ("max_output_tokens = 0", "max_output_tokens: 0 is too small; give 1 or more"),
         ("stop = [5]", "stop: found a list; give a text in quotes, or a list of such"),
-        ("extra_body = { a = 1979-05-27 }", "extra_body: no JSON: $.a is a date; use texts, finite numbers"),
+        ("extra_body = { a = 1979-05-27 }", "extra_body: no JSON: $.a is of type date; use texts, finite numbers"),
         ('tools = ["look"]', "tools: no tool named 'look'; tools: none"),
         ('tools = "look"', "tools: found a text; give a list of texts in quotes"),
         ("tools = [1]", "tools: item 1: found a whole number; give a text in quotes"),

@@ -8,7 +8,8 @@ from furcate.observers._lines import line_of
 from furcate.primitives._observations import AttemptFinished, Observation, RunFinished, RunStarted
 from furcate.primitives._usage import Usage
 
-_NONE = Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=0, output_tokens=0, reasoning_tokens=0)
+NO_TOKENS = Usage(input_tokens=0, cache_read_tokens=0, cache_write_tokens=0, output_tokens=0, reasoning_tokens=0)
+"""The tokens of what asked nothing: none, rather than unknown ones."""
 
 
 class Keeper:
@@ -26,7 +27,7 @@ class Keeper:
     @property
     def usage(self) -> Usage:
         """The tokens of all runs so far; none, rather than unknown ones, where there was no run."""
-        return Usage.total(self._usages) if self._usages else _NONE
+        return Usage.total(self._usages) if self._usages else NO_TOKENS
 
     def on_event(self, event: Observation, /) -> None:
         """Take one observation; starts and ends of runs and the ends of attempts, with their receipts, are kept."""

@@ -33,6 +33,7 @@ from furcate.batch import (
 from furcate.batch._database import open_for_reading, transaction
 from furcate.batch._export import write_whole
 from furcate.batch._feed import AHEAD
+from furcate.batch._kept import NO_TOKENS
 from furcate.batch._rows import MALFORMED
 from furcate.batch._target import failure_of, function_of
 from furcate.cli._batch_found import about_job, items_told, refusal, tell_found
@@ -47,6 +48,7 @@ from furcate.orchestrator._engine import Engine
 from furcate.orchestrator._execute import Run
 from furcate.orchestrator._plan import Plan
 from furcate.primitives._errors import JournalError
+from furcate.primitives._usage import UNKNOWN
 from furcate.transport import native_sha256
 
 
@@ -238,7 +240,9 @@ async def _rehearsed(item: Item, target: Target, engine: Engine, *, account: _Ac
 
 
 def _line(item: Item | BadItem, failure: ItemFailure) -> bytes:
-    return line_of(JournalRow(id=item.id, line=item.line, position=0, state="failed", error=failure))
+    # Of a line that cannot be read nothing is known, and here nothing was asked.
+    usage = UNKNOWN if isinstance(item, BadItem) else NO_TOKENS
+    return line_of(JournalRow(id=item.id, line=item.line, position=0, state="failed", error=failure, usage=usage))
 
 
 def _tell(account: _Account, limit: int | None) -> None:

@@ -109,7 +109,7 @@ class HttpTransport:
             request = httpcore2.Request(
                 b"POST",
                 httpcore2.URL(
-                    scheme=place.scheme, host=place.host, port=place.port, target=place.path + encoded_path(wire.path)
+                    scheme=place.scheme, host=place.host, port=place.given, target=place.path + encoded_path(wire.path)
                 ),
                 headers=_fields((*wire.headers, *headers.pairs, *own), place, length=len(body)),
                 content=body,

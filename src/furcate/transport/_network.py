@@ -55,7 +55,7 @@ class Line(httpcore2.AsyncNetworkStream):
         if self.by_s == inf:
             return await self._beneath.read(max_bytes, timeout)
         try:
-            return await self._beneath.read(max_bytes, self.by_s - anyio.current_time())
+            return await self._beneath.read(max_bytes, max(0.0, self.by_s - anyio.current_time()))
         except httpcore2.ReadTimeout:
             raise Quiet from None
 

@@ -20,6 +20,7 @@ class Place:
         scheme: ``http`` or ``https``.
         host: the host in lower case and in the form that DNS knows, without brackets.
         port: the port, the scheme's own where none is given.
+        given: the port as it stands in the URL; a proxy is told no other.
         named: what to call it in a failure's sentence, and in a request's head.
         path: what stands behind host and port, encoded for the wire.
     """
@@ -28,6 +29,7 @@ class Place:
     scheme: str
     host: str
     port: int
+    given: int | None
     named: str
     path: str
 
@@ -51,6 +53,7 @@ def place_of(base_url: str) -> Place:
         scheme=parts.scheme,
         host=host,
         port=port or (443 if parts.scheme == "https" else 80),
+        given=port,
         named=f"{shown}:{port}" if port else shown,
         path=encoded_path(parts.path.rstrip("/")),
     )

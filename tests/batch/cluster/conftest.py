@@ -101,9 +101,10 @@ class Place:
 
     async def kill(self, name: str) -> None:
         """End a member as the system does: nothing more comes from it, its connections close, and all can see it."""
-        self.names.remove(name)
         self.there[name].lost.set()
         await in_thread(self.there[name].site.close)
+        # A system closes the connections of a process that it kills before anybody can see that it is gone.
+        self.names.remove(name)
 
     def cut(self, name: str) -> None:
         """Let nobody reach a member any more, which goes on as before."""
