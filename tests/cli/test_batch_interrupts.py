@@ -130,6 +130,8 @@ def test_a_signal_as_soon_as_items_have_begun_drains(
     status = JournalReader.status
 
     async def status_after_a_signal(journal: JournalReader) -> Status:
+        while not stub.requests_read:  # noqa: ASYNC110 - the stub is in another thread
+            await anyio.sleep(0.002)
         os.kill(os.getpid(), signal.SIGTERM)
         await anyio.sleep(0.3)
         return await status(journal)
