@@ -46,7 +46,7 @@ class Aim:
 
         Raises:
             RequestError: it names nothing, or what is no target.
-        ConfigError: a template of a message cannot be read.
+            ConfigError: a template of a message cannot be read.
         """
         if self.name is None:
             return self._inline(setup)

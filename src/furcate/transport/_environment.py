@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import ssl
 import sys
+from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from attrs import frozen
 
+from furcate.transport._place import Place
 from furcate.transport._unanswered import bad_certificates, bad_proxy, socks_proxy
 
 if sys.platform in ("win32", "darwin"):
@@ -49,6 +51,42 @@ def _system_context() -> ssl.SSLContext:
     if usual.cafile is None and usual.capath is None:
         return ssl.create_default_context(cafile=next(filter(os.path.isfile, _AUTHORITIES), None))
     return ssl.create_default_context()
+
+
+class Environment:
+    """Know the way to each place, and whom to trust there; each variable is read when it first matters.
+
+    Arguments:
+        no_socks: tells what to do where a proxy is a SOCKS proxy; None where those can be used.
+    """
+
+    def __init__(self, no_socks: Callable[[], str | None]) -> None:
+        self._no_socks = no_socks
+        self._proxies: Proxies | None = None
+        self._trusted: ssl.SSLContext | None = None
+
+    def way_to(self, place: Place) -> tuple[str | None, ssl.SSLContext | None]:
+        """Give the URL of the proxy and the TLS context for a place, None for what is not needed.
+
+        Raises:
+            AttemptFailed: the environment's proxies or certificates cannot be used.
+        """
+        if self._proxies is None:
+            self._proxies = proxies_of_environment(self._no_socks())
+        proxy = self._proxies.url_for(place.scheme, place.host, place.port)
+        secure = place.scheme == "https" or (proxy or "").startswith("https:")
+        return proxy, self.trusted() if secure else None
+
+    def trusted(self) -> ssl.SSLContext:
+        """Give the TLS context that trusts whom the environment names.
+
+        Raises:
+            AttemptFailed: what a variable names cannot be read.
+        """
+        if self._trusted is None:
+            # Reading the authorities takes longer than all else here, so it is done once.
+            self._trusted = trusting_context()
+        return self._trusted
 
 
 @frozen

@@ -23,7 +23,7 @@ from furcate.primitives._errors import MisuseError
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
 from furcate.transport._call import CLOSE_S, DRAIN_S, KEEP_ALIVE_S
 from furcate.transport._connections import Connections
-from furcate.transport._environment import Proxies, proxies_of_environment, trusting_context
+from furcate.transport._environment import Environment
 from furcate.transport._head import head_of
 from furcate.transport._network import CONNECTING, Connecting, Line, Network
 from furcate.transport._place import Place, encoded_path, place_of
@@ -53,8 +53,7 @@ class HttpTransport:
     def _forget(self) -> None:
         self._routes: dict[tuple[str, bool], _Route] = {}
         self._connections: dict[tuple[str, str, int, bool], Connections] = {}
-        self._proxies: Proxies | None = None
-        self._trusting: ssl.SSLContext | None = None
+        self._environment = Environment(_no_socks)
 
     async def __aenter__(self) -> HttpTransport:
         if self._open:
@@ -74,7 +73,7 @@ class HttpTransport:
     def warm_up(self) -> None:
         """Load the certificate authorities; what is wrong with them is told by the first call that needs them."""
         with suppress(AttemptFailed):
-            self._trust()
+            self._environment.trusted()
 
     def call(
         self,
@@ -122,17 +121,11 @@ class HttpTransport:
 
     def _route_to(self, address: Address) -> _Route:
         place = place_of(address.base_url)
-        proxy, trusted = None, None
-        if address.direct:
-            if place.scheme == "https":
-                # It trusts nobody, so the call fails and does not go unverified: such a server speaks plain HTTP.
-                trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if not address.direct:
+            proxy, trusted = self._environment.way_to(place)
         else:
-            if self._proxies is None:
-                self._proxies = proxies_of_environment(_no_socks())
-            proxy = self._proxies.url_for(place.scheme, place.host, place.port)
-            if place.scheme == "https" or (proxy or "").startswith("https:"):
-                trusted = self._trust()
+            # For plain HTTP on this machine; such a context trusts nobody, so https would fail and not go unverified.
+            proxy, trusted = None, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         key = (place.scheme, place.host, place.port, address.direct)
         if key not in self._connections:
             # Not used as a pool: it knows how to make a connection, past a proxy or through it.
@@ -145,12 +138,6 @@ class HttpTransport:
             origin = httpcore2.Origin(place.scheme.encode("ascii"), place.host.encode("ascii"), place.port)
             self._connections[key] = Connections(partial(maker.create_connection, origin))
         return _Route(place, self._connections[key])
-
-    def _trust(self) -> ssl.SSLContext:
-        if self._trusting is None:
-            # Reading the authorities takes longer than all else here, so it is done once.
-            self._trusting = trusting_context()
-        return self._trusting
 
 
 @frozen

@@ -23,7 +23,7 @@ from attrs import field, frozen
 from furcate.primitives._errors import MisuseError
 from furcate.primitives._wire import Address, AttemptFailed, Failure, ResponseHead, SecretHeaders, WireRequest
 from furcate.transport._call import CLOSE_S, DRAIN_S, KEEP_ALIVE_S, Quiet
-from furcate.transport._environment import Proxies, proxies_of_environment, trusting_context
+from furcate.transport._environment import Environment
 from furcate.transport._head import head_of
 from furcate.transport._place import Place, place_of
 from furcate.transport._quick_carrier import CARRIER, Carrier, Connector
@@ -58,8 +58,7 @@ class QuickTransport:
     def _forget(self) -> None:
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self._routes: dict[tuple[str, bool], _Route] = {}
-        self._proxies: Proxies | None = None
-        self._trusting: ssl.SSLContext | None = None
+        self._environment = Environment(lambda: _NO_SOCKS)
 
     async def __aenter__(self) -> QuickTransport:
         if self._open:
@@ -82,7 +81,7 @@ class QuickTransport:
     def warm_up(self) -> None:
         """Load the certificate authorities; what is wrong with them is told by the first call that needs them."""
         with suppress(AttemptFailed):
-            self._trust()
+            self._environment.trusted()
 
     def call(
         self,
@@ -126,17 +125,8 @@ class QuickTransport:
         if address.direct:
             # For plain HTTP on this machine; such a context trusts nobody, so https would fail and not go unverified.
             return _Route(place, self._session(direct=True), None, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-        if self._proxies is None:
-            self._proxies = proxies_of_environment(_NO_SOCKS)
-        proxy = self._proxies.url_for(place.scheme, place.host, place.port)
-        secure = place.scheme == "https" or (proxy or "").startswith("https:")
-        return _Route(place, self._session(direct=False), proxy, self._trust() if secure else True)
-
-    def _trust(self) -> ssl.SSLContext:
-        if self._trusting is None:
-            # Reading the authorities takes longer than all else here, so it is done once.
-            self._trusting = trusting_context()
-        return self._trusting
+        proxy, trusted = self._environment.way_to(place)
+        return _Route(place, self._session(direct=False), proxy, trusted or True)
 
     def _session(self, *, direct: bool) -> aiohttp.ClientSession:
         if direct not in self._sessions:
